@@ -1,0 +1,1 @@
+"""Live cluster state and the interactive interfaces of wideplan."""

@@ -1,0 +1,1 @@
+"""Load and check profiles, recipes and checkpoints' config.json files."""

@@ -1,0 +1,401 @@
+"""Structure of a transformer checkpoint, as far as memory and time depend on it.
+
+A `ModelSpec` is a sequence of `LayerGroup`s: runs of layers that are identical for planning. Parameter and byte
+counts are per layer unless named otherwise; "elements" are weights or cache entries before quantisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from planner.domain.dtypes import KvDtype, WeightFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """DSA lightning indexer: scores all keys, the core attends to the `top_k` best.
+
+    `owned` is False for layers that re-use another layer's selection (they hold no key cache and no weights).
+    """
+
+    heads: int
+    head_dim: int
+    top_k: int
+    owned: bool = True
+
+    @property
+    def key_bytes_per_token(self) -> float:
+        """fp8 key plus one float32 scale per 128 values."""
+        return self.head_dim + 4.0 * self.head_dim / 128.0 if self.owned else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GqaAttention:
+    """Multi-head, grouped-query or multi-query attention, optionally windowed, chunked or block-sparse.
+
+    `window`: tokens a layer can look back (sliding or chunked); None = all.
+    `sparse_tokens`: tokens the core attends to when block-sparse (MSA); None = dense.
+    `key_value_shared`: K and V projections are one matrix (Gemma 4 global layers); the cache still holds both.
+    `extra_kv_elements`: further cached elements per token and layer that TP does not shard (index keys of MSA).
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int | None = None
+    window: int | None = None
+    chunked: bool = False
+    gated: bool = False
+    key_value_shared: bool = False
+    sparse_tokens: int | None = None
+    extra_kv_elements: float = 0.0
+    parameters: float = 0.0
+
+    @property
+    def value_dim(self) -> int:
+        """Dimension of one value head."""
+        return self.v_head_dim if self.v_head_dim is not None else self.head_dim
+
+    @property
+    def kv_elements_per_token(self) -> float:
+        """Cached elements per token and layer over all KV heads."""
+        return self.kv_heads * (self.head_dim + self.value_dim) + self.extra_kv_elements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaAttention:
+    """Multi-head latent attention: one latent per token, shared by all heads and not sharded by TP."""
+
+    heads: int
+    q_lora_rank: int | None
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+    indexer: Indexer | None = None
+    sparse: bool = False  # attends to the indexer's selection (own or shared)
+    sparse_top_k: int | None = None
+    parameters: float = 0.0
+
+    @property
+    def kv_elements_per_token(self) -> float:
+        """Latent plus rope elements per token and layer."""
+        return float(self.kv_lora_rank + self.qk_rope_head_dim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedAttention:
+    """DeepSeek-V4 shared-KV attention: one compressed entry per `ratio` tokens plus a short window.
+
+    `ratio` 4 = CSA (with an indexer over the compressed entries), 128 = HCA, None = window only.
+    """
+
+    heads: int
+    head_dim: int
+    rope_dim: int
+    ratio: int | None
+    window: int
+    q_lora_rank: int
+    o_lora_rank: int
+    o_groups: int
+    indexer: Indexer | None = None
+    parameters: float = 0.0
+
+
+class LinearKind(StrEnum):
+    """Recurrent mixers with a fixed state per sequence."""
+
+    GDN = "gdn"  # gated delta net (Qwen3-Next, Qwen3.5)
+    KDA = "kda"  # Kimi delta attention
+    MAMBA2 = "mamba2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAttention:
+    """A recurrent mixer: its state does not grow with context."""
+
+    kind: LinearKind
+    heads: int  # value heads
+    key_heads: int
+    key_dim: int
+    value_dim: int
+    conv_kernel: int
+    state_bytes_per_seq: float  # recurrent plus convolution state, per layer, unsharded
+    parameters: float = 0.0
+
+
+Attention = GqaAttention | MlaAttention | CompressedAttention | LinearAttention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseMlp:
+    """A dense feed-forward layer; `matrices` is 3 when gated, 2 when not."""
+
+    intermediate: int
+    matrices: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoeMlp:
+    """A mixture-of-experts layer.
+
+    `hidden` is the width the experts run at (the latent width for LatentMoE). `identity_experts` are
+    zero-computation experts that take routed slots (LongCat). `shared_intermediate` is the total width of the
+    shared experts (0 = none); `dense_intermediate` a dense MLP that runs beside the experts (Gemma 4, LongCat).
+    """
+
+    experts: int
+    top_k: int
+    intermediate: int
+    hidden: int
+    matrices: int = 3
+    shared_intermediate: int = 0
+    shared_matrices: int = 3
+    dense_intermediate: int = 0
+    identity_experts: int = 0
+    latent_projection_parameters: float = 0.0
+
+    @property
+    def parameters_per_expert(self) -> float:
+        """Weights of one routed expert."""
+        return float(self.matrices * self.hidden * self.intermediate)
+
+    @property
+    def routed_top_k(self) -> float:
+        """Mean number of real experts a token visits."""
+        total = self.experts + self.identity_experts
+        return self.top_k * self.experts / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerGroup:
+    """`count` layers that are identical for planning. Either part may be absent (Nemotron-H interleaves them)."""
+
+    count: int
+    attention: Attention | None
+    mlp: DenseMlp | MoeMlp | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """Weight format per kind of matrix, plus the KV dtype the checkpoint declares, if any."""
+
+    attention: WeightFormat = WeightFormat.BF16
+    dense_mlp: WeightFormat = WeightFormat.BF16
+    experts: WeightFormat = WeightFormat.BF16
+    shared_experts: WeightFormat = WeightFormat.BF16
+    embedding: WeightFormat = WeightFormat.BF16
+    kv_cache: KvDtype | None = None
+    label: str = "bf16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A checkpoint: layers, widths and formats. Vision towers and MTP layers are kept out of the totals."""
+
+    id: str
+    family: str
+    architecture: str
+    hidden: int
+    vocab: int
+    max_position: int
+    layers: tuple[LayerGroup, ...]
+    quantization: Quantization
+    tied_embeddings: bool = False
+    mtp_layers: int = 0
+    other_parameters: float = 0.0  # norms, routers' biases and the like, whole model, bf16
+    encoder: bool = False
+    kv_packed_fp8_bytes: float | None = None  # per token and layer, sparse-MLA packed layout (656 B)
+    source: str = ""
+    aliases: tuple[str, ...] = field(default=())
+
+    # --- layers ---
+
+    @property
+    def num_layers(self) -> int:
+        """Decoder layers (attention or recurrent mixers and MLP-only layers each count once)."""
+        return sum(g.count for g in self.layers)
+
+    @property
+    def moe(self) -> MoeMlp | None:
+        """The first MoE layer's shape; the planned families have one expert shape each."""
+        return next((g.mlp for g in self.layers if isinstance(g.mlp, MoeMlp)), None)
+
+    @property
+    def moe_layers(self) -> int:
+        """Number of MoE layers."""
+        return sum(g.count for g in self.layers if isinstance(g.mlp, MoeMlp))
+
+    @property
+    def attention_heads(self) -> int:
+        """Query heads of the attention layers (0 for purely recurrent models)."""
+        kinds = (GqaAttention, MlaAttention, CompressedAttention)
+        return max((g.attention.heads for g in self.layers if isinstance(g.attention, kinds)), default=0)
+
+    @property
+    def kv_heads(self) -> int:
+        """Smallest number of KV heads over GQA layers; 1 for latent and shared-KV attention."""
+        gqa = [g.attention.kv_heads for g in self.layers if isinstance(g.attention, GqaAttention)]
+        return min(gqa, default=1)
+
+    @property
+    def is_mla(self) -> bool:
+        """Whether the growing cache is a latent that TP cannot shard."""
+        return any(isinstance(g.attention, MlaAttention | CompressedAttention) for g in self.layers)
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether some layers are recurrent (mamba, GDN, KDA)."""
+        return any(isinstance(g.attention, LinearAttention) for g in self.layers)
+
+    @property
+    def has_sliding(self) -> bool:
+        """Whether some attention layers are windowed."""
+        return any(
+            isinstance(g.attention, GqaAttention) and g.attention.window is not None for g in self.layers
+        )
+
+    # --- parameters ---
+
+    @property
+    def expert_parameters(self) -> float:
+        """Routed-expert weights of the whole model."""
+        return sum(
+            g.count * g.mlp.experts * g.mlp.parameters_per_expert
+            for g in self.layers
+            if isinstance(g.mlp, MoeMlp)
+        )
+
+    @property
+    def attention_parameters(self) -> float:
+        """Weights of attention and recurrent mixers, whole model."""
+        return sum(g.count * g.attention.parameters for g in self.layers if g.attention is not None)
+
+    @property
+    def dense_mlp_parameters(self) -> float:
+        """Weights of dense MLPs (beside or instead of experts), latent projections included."""
+        total = 0.0
+        for g in self.layers:
+            if isinstance(g.mlp, DenseMlp):
+                total += g.count * g.mlp.matrices * self.hidden * g.mlp.intermediate
+            elif isinstance(g.mlp, MoeMlp):
+                total += g.count * (
+                    3 * self.hidden * g.mlp.dense_intermediate + g.mlp.latent_projection_parameters
+                )
+        return total
+
+    @property
+    def shared_parameters(self) -> float:
+        """Shared-expert weights, whole model."""
+        return sum(
+            g.count * g.mlp.shared_matrices * self.hidden * g.mlp.shared_intermediate
+            for g in self.layers
+            if isinstance(g.mlp, MoeMlp)
+        )
+
+    @property
+    def router_parameters(self) -> float:
+        """Router gates, whole model (kept in bf16)."""
+        return sum(
+            g.count * self.hidden * (g.mlp.experts + g.mlp.identity_experts)
+            for g in self.layers
+            if isinstance(g.mlp, MoeMlp)
+        )
+
+    @property
+    def embedding_parameters(self) -> float:
+        """Input embedding plus the head when untied."""
+        return float(self.vocab * self.hidden * (1 if self.tied_embeddings else 2))
+
+    @property
+    def total_parameters(self) -> float:
+        """All weights, MTP layers and vision towers excluded."""
+        return (
+            self.expert_parameters
+            + self.attention_parameters
+            + self.dense_mlp_parameters
+            + self.shared_parameters
+            + self.router_parameters
+            + self.embedding_parameters
+            + self.other_parameters
+        )
+
+    @property
+    def active_parameters(self) -> float:
+        """Weights a token touches, embedding and head included."""
+        routed = sum(
+            g.count * g.mlp.routed_top_k * g.mlp.parameters_per_expert
+            for g in self.layers
+            if isinstance(g.mlp, MoeMlp)
+        )
+        return self.total_parameters - self.expert_parameters + routed
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the whole checkpoint at its formats, MTP excluded."""
+        q = self.quantization
+        return (
+            self.expert_parameters * q.experts.bytes_per_weight
+            + self.attention_parameters * q.attention.bytes_per_weight
+            + self.dense_mlp_parameters * q.dense_mlp.bytes_per_weight
+            + self.shared_parameters * q.shared_experts.bytes_per_weight
+            + self.embedding_parameters * q.embedding.bytes_per_weight
+            + (self.router_parameters + self.other_parameters) * WeightFormat.BF16.bytes_per_weight
+        )
+
+    # --- KV cache ---
+
+    def kv_bytes_per_token(self, kv: KvDtype) -> float:
+        """Growing KV bytes per token over all layers, unsharded, windowed layers excluded (physical minimum)."""
+        return sum(g.count * self.layer_kv_bytes_per_token(g, kv) for g in self.layers)
+
+    def layer_kv_bytes_per_token(self, group: LayerGroup, kv: KvDtype) -> float:
+        """Growing KV bytes per token of one layer of `group`, unsharded; 0 for windowed and recurrent layers."""
+        a = group.attention
+        if a is None or isinstance(a, LinearAttention):
+            return 0.0
+        if isinstance(a, GqaAttention):
+            if a.window is not None and not a.chunked:
+                return 0.0
+            return a.kv_elements_per_token * kv.bytes_per_element
+        if isinstance(a, MlaAttention):
+            latent = a.kv_elements_per_token * kv.bytes_per_element
+            if a.sparse and kv is KvDtype.FP8:
+                # vLLM/FlashMLA sparse layout: fp8 latent + 4 float32 scales + bf16 rope
+                latent = a.kv_lora_rank + 16.0 + 2.0 * a.qk_rope_head_dim
+            index = 0.0
+            if a.indexer is not None and a.indexer.owned:
+                index = a.indexer.head_dim * 2.0 if kv is KvDtype.BF16 else a.indexer.key_bytes_per_token
+            return latent + index
+        return compressed_kv_bytes_per_token(a, kv)
+
+    def fixed_state_bytes(self, kv: KvDtype = KvDtype.BF16) -> float:
+        """Bytes per sequence that do not grow past the window: recurrent state and windowed KV."""
+        total = 0.0
+        for g in self.layers:
+            a = g.attention
+            if isinstance(a, LinearAttention):
+                total += g.count * a.state_bytes_per_seq
+            elif isinstance(a, GqaAttention) and a.window is not None and not a.chunked:
+                total += g.count * a.window * a.kv_elements_per_token * kv.bytes_per_element
+            elif isinstance(a, CompressedAttention):
+                total += g.count * a.window * compressed_entry_bytes(a, kv)
+        return total
+
+
+def compressed_entry_bytes(a: CompressedAttention, kv: KvDtype) -> float:
+    """Bytes of one stored entry: bf16 values, or fp8 non-rope + bf16 rope (576 B at head dim 512, rope 64)."""
+    if kv is KvDtype.BF16:
+        return 2.0 * a.head_dim
+    return (a.head_dim - a.rope_dim) + 2.0 * a.rope_dim
+
+
+def compressed_kv_bytes_per_token(a: CompressedAttention, kv: KvDtype) -> float:
+    """Growing bytes per token of one compressed-attention layer: entries and index keys at the layer's ratio."""
+    if a.ratio is None:
+        return 0.0
+    entry = compressed_entry_bytes(a, kv)
+    if a.indexer is not None:
+        entry += a.indexer.head_dim * 2.0 if kv is KvDtype.BF16 else a.indexer.key_bytes_per_token
+    return entry / a.ratio

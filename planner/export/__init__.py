@@ -1,0 +1,1 @@
+"""Kubernetes objects from a deployment plan; the only YAML emitter."""

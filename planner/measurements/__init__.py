@@ -1,0 +1,1 @@
+"""Measured results: import, validation, calibration."""

@@ -1,0 +1,1 @@
+"""The performance model: operators, memory, communication, step time."""

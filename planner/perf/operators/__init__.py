@@ -1,0 +1,1 @@
+"""Operator curves: time of one kernel or collective as a function of its load."""

@@ -1,0 +1,1 @@
+"""The search space, the front and the recommendation."""

@@ -1,0 +1,1 @@
+"""L2: discrete-event simulation of engines, routers and caches."""

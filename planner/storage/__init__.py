@@ -1,0 +1,1 @@
+"""The record of studies, measurements and plans."""
