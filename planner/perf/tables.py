@@ -28,7 +28,9 @@ CONTEXT: Final[FloatArray] = np.array(
 CHUNK: Final[FloatArray] = np.array(
     [16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536], dtype=np.float64
 )
-PREFIX: Final[FloatArray] = np.array([0, 1024, 4096, 8192, 16384, 32768, 65536, 131072, 524288], dtype=np.float64)
+PREFIX: Final[FloatArray] = np.array(
+    [0, 1024, 4096, 8192, 16384, 32768, 65536, 131072, 524288], dtype=np.float64
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

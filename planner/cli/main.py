@@ -1,0 +1,117 @@
+"""Entry point of `planner` and `wideplan`. Commands are loaded on use, so that ``--help`` stays instant."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+
+from planner import __version__
+from planner.cli.output import print_error
+from planner.domain.errors import ExitCode, InputError, Issue, PlannerError, did_you_mean
+
+# name -> (module, attribute, one-line help); modules are imported only when the command runs or shows its own help
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "recommend": (
+        "planner.cli.recommend",
+        "recommend",
+        "Find the deployments worth running and pick one, with reasons.",
+    ),
+    "estimate": (
+        "planner.cli.estimate",
+        "estimate",
+        "Price one configuration: step time, memory, rates, intervals.",
+    ),
+    "why-not": (
+        "planner.cli.why_not",
+        "why_not",
+        "Say why a configuration is not legal or not on the frontier.",
+    ),
+    "export": ("planner.cli.export", "export", "Write a saved plan as manifests for kubectl."),
+    "lint": ("planner.cli.lint", "lint", "Check manifests against the known causes of failed deployments."),
+    "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
+    "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
+    "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
+    "validate": ("planner.cli.validate", "validate", "Compare predictions with measured points."),
+    "simulate": (
+        "planner.cli.simulate",
+        "simulate",
+        "Simulate a plan: routers, caches, queues, lockstep ranks.",
+    ),
+    "compare": ("planner.cli.compare", "compare", "Compare plans or routers under common random numbers."),
+    "experiments": ("planner.cli.experiments", "app", "The laws of the field as experiments with verdicts."),
+    "measurements": ("planner.cli.measurements", "app", "Import, list and export benchmark results."),
+    "calibrate": ("planner.cli.calibrate", "calibrate", "Fit the model to your own measurements."),
+}
+
+
+def build_app(wanted: str | None = None) -> typer.Typer:
+    """The command tree with `wanted` loaded for real and every other command as name and help only."""
+    app = typer.Typer(
+        name="planner",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for name, (module, attribute, help_text) in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=help_text)(_placeholder)
+            continue
+        target: Any = getattr(importlib.import_module(module), attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name, help=help_text, rich_help_panel=None)
+        else:
+            app.command(name)(target)
+    return app
+
+
+def _placeholder() -> None:
+    """Never runs: `main` loads the command that is asked for."""
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"wideplan {__version__}\n")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Plan and tune disaggregated MoE inference on llm-d and vLLM."""
+    del version
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a PlannerError becomes a message and its exit code."""
+    args = sys.argv[1:] if arguments is None else arguments
+    wanted = next((a for a in args if not a.startswith("-")), None)
+    try:
+        if wanted is not None and wanted not in COMMANDS:
+            raise InputError(
+                Issue(
+                    code="command.unknown",
+                    what=f"'{wanted}' is not a command",
+                    why="the first word names what to do",
+                    fix=f"{did_you_mean(wanted, COMMANDS)} See planner --help",
+                )
+            )
+        build_app(wanted)(args=args, prog_name="planner")
+    except PlannerError as error:
+        print_error(error)
+        sys.exit(int(error.exit_code))
+    except BrokenPipeError:
+        # the reader of a pipe left (``planner export … | head``): not an error of ours
+        sys.stderr.close()
+        sys.exit(int(ExitCode.OK))
+
+
+if __name__ == "__main__":
+    main()
