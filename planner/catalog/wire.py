@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -130,7 +130,7 @@ def _scalar(value: object, _: object) -> float | int | str | bool:
     return value
 
 
-def _member(value: object, enum: type[Enum]) -> Enum:
+def _member(value: object, enum: type[StrEnum]) -> StrEnum:
     known = [str(m.value) for m in enum]
     if isinstance(value, str):
         for member in enum:
@@ -155,13 +155,12 @@ def _is_mapping(t: Any) -> bool:
 @cache
 def _converter() -> Converter:
     c = Converter(forbid_extra_keys=True, detailed_validation=True)
-    # Exact types: cattrs' class dispatch would send a StrEnum to the hook of str.
-    c.register_structure_hook_func(lambda t: t is str, _text)
-    c.register_structure_hook_func(lambda t: t is bool, _boolean)
-    c.register_structure_hook_func(lambda t: t is int, _integer)
-    c.register_structure_hook_func(lambda t: t is float, _number)
+    c.register_structure_hook(str, _text)
+    c.register_structure_hook(bool, _boolean)
+    c.register_structure_hook(int, _integer)
+    c.register_structure_hook(float, _number)
+    c.register_structure_hook(StrEnum, _member)  # nearer than str in the method resolution order of our enums
     c.register_structure_hook_func(lambda t: t == float | int | str | bool, _scalar)
-    c.register_structure_hook_func(lambda t: isinstance(t, type) and issubclass(t, Enum), _member)
     c.register_structure_hook_factory(lambda t: isinstance(t, type) and is_dataclass(t), _object_hook)
     c.register_structure_hook_factory(_is_tuple, _tuple_hook)
     c.register_structure_hook_factory(_is_mapping, _mapping_hook)
