@@ -20,7 +20,9 @@ class WeightFormat(StrEnum):
     FP8 = "fp8"  # per tensor or per channel scale
     FP8_BLOCK = "fp8_block"  # 128x128 blocks, float32 scale
     NVFP4 = "nvfp4"  # 4 bit + fp8 scale per 16
+    NVFP4_A16 = "nvfp4_a16"  # NVFP4 weights, 16-bit activations
     MXFP4 = "mxfp4"  # 4 bit + 1 byte scale per 32
+    MXFP8 = "mxfp8"  # 8 bit + 1 byte scale per 32
     INT4 = "int4"  # W4A16, bf16 scale per 32
     INT8 = "int8"
 
@@ -40,7 +42,9 @@ _BYTES = {
     WeightFormat.FP8: 1.0,
     WeightFormat.FP8_BLOCK: 1.0 + 4.0 / 16384.0,
     WeightFormat.NVFP4: 0.5 + 1.0 / 16.0,
+    WeightFormat.NVFP4_A16: 0.5 + 1.0 / 16.0,
     WeightFormat.MXFP4: 0.5 + 1.0 / 32.0,
+    WeightFormat.MXFP8: 1.0 + 1.0 / 32.0,
     WeightFormat.INT4: 0.5 + 2.0 / 32.0,
     WeightFormat.INT8: 1.0,
 }
@@ -49,7 +53,9 @@ _COMPUTE = {
     WeightFormat.FP8: ComputeDtype.FP8,
     WeightFormat.FP8_BLOCK: ComputeDtype.FP8,
     WeightFormat.NVFP4: ComputeDtype.FP4,
+    WeightFormat.NVFP4_A16: ComputeDtype.BF16,
     WeightFormat.MXFP4: ComputeDtype.FP4,
+    WeightFormat.MXFP8: ComputeDtype.FP8,
     WeightFormat.INT4: ComputeDtype.BF16,
     WeightFormat.INT8: ComputeDtype.FP8,
 }

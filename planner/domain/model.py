@@ -1,7 +1,8 @@
 """Structure of a transformer checkpoint, as far as memory and time depend on it.
 
-A `ModelSpec` is a sequence of `LayerGroup`s: runs of layers that are identical for planning. Parameter and byte
-counts are per layer unless named otherwise; "elements" are weights or cache entries before quantisation.
+A `ModelSpec` is a set of `LayerGroup`s: layers that are identical for planning, in order of first appearance.
+Parameter and byte counts are per layer unless named otherwise; "elements" are weights or cache entries before
+quantisation.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class GqaAttention:
     """Multi-head, grouped-query or multi-query attention, optionally windowed, chunked or block-sparse.
 
     `window`: tokens a layer can look back (sliding or chunked); None = all.
-    `sparse_tokens`: tokens the core attends to when block-sparse (MSA); None = dense.
+    `sparse_tokens`: tokens the core attends to when block-sparse (MSA), chosen by `index_heads`; None = dense.
     `key_value_shared`: K and V projections are one matrix (Gemma 4 global layers); the cache still holds both.
     `extra_kv_elements`: further cached elements per token and layer that TP does not shard (index keys of MSA).
     """
@@ -49,8 +50,14 @@ class GqaAttention:
     gated: bool = False
     key_value_shared: bool = False
     sparse_tokens: int | None = None
+    index_heads: int = 0
     extra_kv_elements: float = 0.0
     parameters: float = 0.0
+
+    @property
+    def output_width(self) -> int:
+        """Inputs of the output projection."""
+        return self.heads * self.value_dim
 
     @property
     def value_dim(self) -> int:
@@ -76,7 +83,13 @@ class MlaAttention:
     indexer: Indexer | None = None
     sparse: bool = False  # attends to the indexer's selection (own or shared)
     sparse_top_k: int | None = None
+    gated: bool = False  # output gate, one more hidden x heads*v_head_dim matrix (Kimi K3)
     parameters: float = 0.0
+
+    @property
+    def output_width(self) -> int:
+        """Inputs of the output projection."""
+        return self.heads * self.v_head_dim
 
     @property
     def kv_elements_per_token(self) -> float:
@@ -102,6 +115,11 @@ class CompressedAttention:
     indexer: Indexer | None = None
     parameters: float = 0.0
 
+    @property
+    def output_width(self) -> int:
+        """Inputs of the (grouped, low-rank) output projection."""
+        return self.heads * self.head_dim
+
 
 class LinearKind(StrEnum):
     """Recurrent mixers with a fixed state per sequence."""
@@ -123,6 +141,11 @@ class LinearAttention:
     conv_kernel: int
     state_bytes_per_seq: float  # recurrent plus convolution state, per layer, unsharded
     parameters: float = 0.0
+
+    @property
+    def output_width(self) -> int:
+        """Inputs of the output projection."""
+        return self.heads * self.value_dim
 
 
 Attention = GqaAttention | MlaAttention | CompressedAttention | LinearAttention
@@ -179,15 +202,35 @@ class LayerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """Weight format per kind of matrix, plus the KV dtype the checkpoint declares, if any."""
+    """Weight format per kind of matrix, plus the KV dtype the checkpoint declares, if any.
+
+    `attention` covers the input projections of attention layers. `attention_output` (its output projection),
+    `linear_attention` (recurrent mixers) and `lm_head` are None where they follow `attention` or `embedding`.
+    A part whose layers differ carries the format of most of them.
+    """
 
     attention: WeightFormat = WeightFormat.BF16
+    attention_output: WeightFormat | None = None
+    linear_attention: WeightFormat | None = None
     dense_mlp: WeightFormat = WeightFormat.BF16
     experts: WeightFormat = WeightFormat.BF16
     shared_experts: WeightFormat = WeightFormat.BF16
     embedding: WeightFormat = WeightFormat.BF16
+    lm_head: WeightFormat | None = None
     kv_cache: KvDtype | None = None
     label: str = "bf16"
+
+    def of_projections(self, attention: Attention) -> WeightFormat:
+        """Format of a mixer's input projections."""
+        if isinstance(attention, LinearAttention) and self.linear_attention is not None:
+            return self.linear_attention
+        return self.attention
+
+    def of_output(self, attention: Attention) -> WeightFormat:
+        """Format of a mixer's output projection."""
+        if isinstance(attention, LinearAttention) or self.attention_output is None:
+            return self.of_projections(attention)
+        return self.attention_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +249,10 @@ class ModelSpec:
     mtp_layers: int = 0
     other_parameters: float = 0.0  # norms, routers' biases and the like, whole model, bf16
     encoder: bool = False
-    kv_packed_fp8_bytes: float | None = None  # per token and layer, sparse-MLA packed layout (656 B)
     source: str = ""
+    source_date: str = ""
+    confirmed: bool = True  # False: the structure was written from memory, not from a published file
+    notes: str = ""
     aliases: tuple[str, ...] = field(default=())
 
     # --- layers ---
@@ -323,7 +368,20 @@ class ModelSpec:
 
     @property
     def active_parameters(self) -> float:
-        """Weights a token touches, embedding and head included."""
+        """Weights a token touches at most, embedding and head included; never a measure of memory.
+
+        Identity experts (LongCat) lower the mean: see `mean_active_parameters`.
+        """
+        routed = sum(
+            g.count * g.mlp.top_k * g.mlp.parameters_per_expert
+            for g in self.layers
+            if isinstance(g.mlp, MoeMlp)
+        )
+        return self.total_parameters - self.expert_parameters + routed
+
+    @property
+    def mean_active_parameters(self) -> float:
+        """Weights a token touches on average, when identity experts are chosen as often as real ones."""
         routed = sum(
             g.count * g.mlp.routed_top_k * g.mlp.parameters_per_expert
             for g in self.layers
@@ -332,17 +390,74 @@ class ModelSpec:
         return self.total_parameters - self.expert_parameters + routed
 
     @property
+    def mtp_parameters(self) -> float:
+        """Weights of the MTP layers: each is the last attention and MLP of the decoder plus a 2h x h projection.
+
+        Embedding and head are shared with the decoder. Not part of `total_parameters`.
+        """
+        attention = [
+            g.attention
+            for g in self.layers
+            if g.attention is not None and not isinstance(g.attention, LinearAttention)
+        ]
+        mlp = [g.mlp for g in self.layers if g.mlp is not None]
+        one = 2.0 * self.hidden * self.hidden
+        one += attention[-1].parameters if attention else 0.0
+        one += self.mlp_parameters(mlp[-1]) if mlp else 0.0
+        return self.mtp_layers * one
+
+    def mlp_parameters(self, mlp: DenseMlp | MoeMlp) -> float:
+        """Weights of one feed-forward layer: experts, shared experts, router, latent projections, dense part."""
+        if isinstance(mlp, DenseMlp):
+            return float(mlp.matrices * self.hidden * mlp.intermediate)
+        return (
+            mlp.experts * mlp.parameters_per_expert
+            + mlp.shared_matrices * self.hidden * mlp.shared_intermediate
+            + 3.0 * self.hidden * mlp.dense_intermediate
+            + self.hidden * (mlp.experts + mlp.identity_experts)
+            + mlp.latent_projection_parameters
+        )
+
+    @property
     def weight_bytes(self) -> float:
         """Bytes of the whole checkpoint at its formats, MTP excluded."""
         q = self.quantization
         return (
             self.expert_parameters * q.experts.bytes_per_weight
-            + self.attention_parameters * q.attention.bytes_per_weight
+            + self.attention_weight_bytes
             + self.dense_mlp_parameters * q.dense_mlp.bytes_per_weight
             + self.shared_parameters * q.shared_experts.bytes_per_weight
-            + self.embedding_parameters * q.embedding.bytes_per_weight
+            + self.embedding_weight_bytes
             + (self.router_parameters + self.other_parameters) * WeightFormat.BF16.bytes_per_weight
         )
+
+    @property
+    def attention_weight_bytes(self) -> float:
+        """Bytes of attention and recurrent mixers, whole model, input and output projections at their formats."""
+        total = 0.0
+        for g in self.layers:
+            if g.attention is None:
+                continue
+            output = float(g.attention.output_width * self.hidden)
+            if isinstance(
+                g.attention, CompressedAttention
+            ):  # low-rank: width x rank, then groups*rank x hidden
+                a = g.attention
+                output = float(a.output_width * a.o_lora_rank + a.o_groups * a.o_lora_rank * self.hidden)
+            q = self.quantization
+            total += g.count * (
+                (g.attention.parameters - output) * q.of_projections(g.attention).bytes_per_weight
+                + output * q.of_output(g.attention).bytes_per_weight
+            )
+        return total
+
+    @property
+    def embedding_weight_bytes(self) -> float:
+        """Bytes of the embedding, and of the head when it is a matrix of its own."""
+        one = float(self.vocab * self.hidden)
+        head = 0.0 if self.tied_embeddings else one
+        q = self.quantization
+        return one * q.embedding.bytes_per_weight + head * (q.lm_head or q.embedding).bytes_per_weight
 
     # --- KV cache ---
 
@@ -371,7 +486,10 @@ class ModelSpec:
         return compressed_kv_bytes_per_token(a, kv)
 
     def fixed_state_bytes(self, kv: KvDtype = KvDtype.BF16) -> float:
-        """Bytes per sequence that do not grow past the window: recurrent state and windowed KV."""
+        """Bytes per sequence that do not grow past the window: recurrent state and windowed KV.
+
+        DeepSeek-V4 windows are always stored in the packed layout, whatever `kv` is.
+        """
         total = 0.0
         for g in self.layers:
             a = g.attention
@@ -380,7 +498,7 @@ class ModelSpec:
             elif isinstance(a, GqaAttention) and a.window is not None and not a.chunked:
                 total += g.count * a.window * a.kv_elements_per_token * kv.bytes_per_element
             elif isinstance(a, CompressedAttention):
-                total += g.count * a.window * compressed_entry_bytes(a, kv)
+                total += g.count * a.window * compressed_entry_bytes(a, KvDtype.FP8)
         return total
 
 
