@@ -27,7 +27,7 @@ def plain_gpu_ms(
 
 def overlapped_gpu_ms(
     attention: Ms, attn_linear: Ms, dense_mlp: Ms, shared: Ms, experts: Ms, dispatch: Ms, combine: Ms,
-    collectives: Ms, head: Ms, moe_layer_share: float, sync: float,
+    collectives: Ms, head: Ms, moe_layer_share: Ms, sync: Ms,
 ) -> Ms:  # fmt: skip
     """Device time of a step under dual-batch overlap; every load-dependent part is given at **half** the batch.
 

@@ -1,0 +1,220 @@
+"""Steady state of one role under a closed loop, solved in closed form along the decode batch.
+
+Every equation is written with the mean decode batch per rank `b` as the free variable, so that the offered concurrency
+is an *output*: no iteration, one array pass over the whole space. Units: milliseconds, tokens, requests; per DP rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.analytic.stack import RoleStack, StepLoad
+from planner.domain.workload import Workload
+from planner.perf.operators.base import BoolArray, FloatArray
+
+SQRT12 = 12.0**0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodePoints:
+    """Decode role. `rate_per_ms`: requests finished per ms and rank."""
+
+    batch: FloatArray
+    step_ms: FloatArray
+    tpot_ms: FloatArray
+    rate_per_ms: FloatArray
+    feasible: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillPoints:
+    """Prefill role, one column. `idle_ms`: TTFT part of a lone prompt; `busy_ms`: of a prompt in a full group.
+
+    `capacity_per_ms`: prompts per ms and rank when every rank is full. `chunks`: steps per prompt.
+    """
+
+    idle_ms: FloatArray
+    busy_ms: FloatArray
+    step_ms: FloatArray
+    capacity_per_ms: FloatArray
+    prompts_per_step: FloatArray
+    chunks: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatedPoints:
+    """Aggregated role. `concurrency`: requests in flight per rank, prefilling ones included."""
+
+    batch: FloatArray
+    step_ms: FloatArray
+    decode_step_ms: FloatArray
+    mixed_step_ms: FloatArray
+    prefill_share: FloatArray  # share of steps that carry a prefill somewhere in the group
+    tpot_ms: FloatArray
+    ttft_ms: FloatArray
+    concurrency: FloatArray
+    rate_per_ms: FloatArray
+    feasible: BoolArray
+
+
+def length_cv_of_context(workload: Workload) -> float:
+    """Coefficient of variation of a running sequence's length: progress through the output plus length spread."""
+    mean = workload.mean_context
+    progress = workload.osl / SQRT12
+    spread = workload.length_cv * workload.isl
+    return float(np.hypot(progress, spread) / max(mean, 1.0))
+
+
+def sequences_that_fit(kv_tokens: FloatArray, workload: Workload) -> FloatArray:
+    """Mean running sequences per rank that the KV pool sustains without preempting.
+
+    A running sequence holds its prompt and on average half its output; two standard deviations of the sum are kept
+    free. Zero where not even one whole request fits.
+    """
+    mean = workload.mean_context
+    sd = length_cv_of_context(workload) * mean
+    # b mean + 2 sd sqrt(b) = kv  =>  quadratic in sqrt(b)
+    root = (-2.0 * sd + np.sqrt(4.0 * sd**2 + 4.0 * mean * np.maximum(kv_tokens, 0.0))) / (2.0 * mean)
+    result: FloatArray = np.where(kv_tokens >= workload.context_at_end, np.maximum(root**2, 1.0), 0.0)
+    return result
+
+
+def decode_points(stack: RoleStack, workload: Workload, batch: FloatArray) -> DecodePoints:
+    """Decode role of a disaggregated plan at mean `batch` per rank ([C, L] or [1, L])."""
+    b = np.broadcast_to(batch, (len(stack), batch.shape[1])).astype(np.float64)
+    attention = stack.decode_attention_ms(b, workload.mean_context, length_cv_of_context(workload))
+    tokens = b * (1.0 + stack.drafts)
+    step = stack.step_ms(
+        StepLoad(max_tokens=tokens, mean_tokens=tokens, sequences=b, attention_ms=attention), prefill=False
+    )
+    tpot = step / stack.accepted
+    fits = b <= np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
+    rate = b / (tpot * max(workload.osl - 1, 1))
+    return DecodePoints(batch=b, step_ms=step, tpot_ms=tpot, rate_per_ms=rate, feasible=fits)
+
+
+def prefill_points(stack: RoleStack, workload: Workload) -> PrefillPoints:
+    """Prefill role of a disaggregated plan: service time of a prompt and capacity of a rank."""
+    new_tokens = max(workload.isl * (1.0 - workload.prefix_hit), 1.0)
+    hit = workload.isl - new_tokens
+    chunks = np.ceil(new_tokens / stack.budget)
+    per_step = np.maximum(np.floor(stack.budget / new_tokens), 1.0)
+
+    def step(prompts: FloatArray, others: float) -> FloatArray:
+        tokens = new_tokens / chunks
+        attention = _chunked_attention(stack, tokens, chunks, hit) * prompts
+        busy = tokens * prompts
+        mean = busy * (others + (1.0 - others) / stack.ranks)
+        return stack.step_ms(
+            StepLoad(max_tokens=busy, mean_tokens=mean, sequences=prompts, attention_ms=attention),
+            prefill=True,
+        )
+
+    one = np.ones_like(stack.budget)
+    alone = step(one, 0.0) * chunks
+    single = step(one, 1.0) * chunks
+    full_step = step(per_step, 1.0)
+    return PrefillPoints(
+        idle_ms=alone,
+        busy_ms=single,
+        step_ms=full_step,
+        capacity_per_ms=np.maximum(per_step / (full_step * chunks), 1.0 / single),
+        prompts_per_step=per_step,
+        chunks=chunks,
+    )
+
+
+def _chunked_attention(stack: RoleStack, tokens: FloatArray, chunks: FloatArray, hit: float) -> FloatArray:
+    """Mean core-attention time per chunk of a prompt in `chunks` chunks of `tokens`, after `hit` cached tokens."""
+    mean = np.zeros_like(tokens)
+    for count in np.unique(chunks):
+        rows = chunks == count
+        total = np.zeros_like(tokens)
+        # beyond a handful of chunks, sample positions: attention is linear in the prefix
+        positions = np.linspace(0.0, count - 1.0, int(min(count, 5)))
+        for i in positions:
+            prefix = hit + float(i * tokens[rows].mean())
+            total = total + stack.prefill_attention_ms(tokens, prefix)
+        mean = np.where(rows, total / len(positions), mean)
+    return mean
+
+
+def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -> AggregatedPoints:
+    """Aggregated role at mean decode `batch` per rank ([1, L] or [C, L])."""
+    b = np.broadcast_to(batch, (len(stack), batch.shape[1])).astype(np.float64)
+    new_tokens = max(workload.isl * (1.0 - workload.prefix_hit), 1.0)
+    hit = workload.isl - new_tokens
+    osl = max(workload.osl, 1)
+    decode_tokens = b * (1.0 + stack.drafts)
+    cv = length_cv_of_context(workload)
+    attention = stack.decode_attention_ms(b, workload.mean_context, cv)
+    decode = stack.step_ms(
+        StepLoad(max_tokens=decode_tokens, mean_tokens=decode_tokens, sequences=b, attention_ms=attention),
+        prefill=False,
+    )
+
+    # one rank finishes, and so starts, this many requests per step
+    starts = b * stack.accepted / osl
+    room = np.maximum(stack.budget - decode_tokens, 1.0)
+    chunks = np.ceil(new_tokens / room)
+    chunk_rate = starts * chunks
+    share_rank = 1.0 - np.exp(-chunk_rate)
+    share_group = 1.0 - np.exp(-chunk_rate * stack.ranks)
+    prefill_tokens = np.minimum(starts * new_tokens / np.maximum(share_rank, 1e-12), room)
+    mean_tokens = decode_tokens + np.minimum(starts * new_tokens / np.maximum(share_group, 1e-12), room)
+    per_prompt = new_tokens / chunks
+    prompts = np.maximum(prefill_tokens / per_prompt, 1.0)
+    chunk_attention = _mixed_attention(stack, per_prompt, chunks, hit) * prompts
+    mixed = stack.step_ms(
+        StepLoad(
+            max_tokens=decode_tokens + prefill_tokens,
+            mean_tokens=np.minimum(mean_tokens, decode_tokens + prefill_tokens),
+            sequences=b + 1.0,
+            attention_ms=attention + chunk_attention,
+        ),
+        prefill=True,
+    )
+    step = (1.0 - share_group) * decode + share_group * mixed
+    tpot = step / stack.accepted
+    wait = 0.5 * step + 0.5 * chunks * mixed * share_rank / np.maximum(1.0 - share_rank, 0.02)
+    ttft = wait + chunks * mixed
+    rate = starts / step
+    concurrency = b + rate * ttft
+    limit = np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
+    feasible = (concurrency <= limit) & (starts * new_tokens <= room)
+    return AggregatedPoints(
+        batch=b,
+        step_ms=step,
+        decode_step_ms=decode,
+        mixed_step_ms=mixed,
+        prefill_share=share_group,
+        tpot_ms=tpot,
+        ttft_ms=ttft,
+        concurrency=concurrency,
+        rate_per_ms=rate,
+        feasible=feasible,
+    )
+
+
+def _mixed_attention(stack: RoleStack, tokens: FloatArray, chunks: FloatArray, hit: float) -> FloatArray:
+    """Core attention of one chunk at its mean prefix (attention is linear in the prefix)."""
+    first = stack.prefill_attention_ms(tokens, hit)
+    if float(chunks.max()) <= 1.0:
+        return first
+    far = hit + 16384.0
+    slope = (stack.prefill_attention_ms(tokens, far) - first) / 16384.0
+    result: FloatArray = first + slope * tokens * (chunks - 1.0) / 2.0
+    return result
+
+
+def waiting_ms(*, service_ms: FloatArray, utilisation: FloatArray, servers: FloatArray) -> FloatArray:
+    """Mean wait in a queue with Poisson arrivals, fixed service and `servers` servers.
+
+    Sakasegawa's approximation for M/M/c, halved for deterministic service; infinite at utilisation 1.
+    """
+    u = np.minimum(utilisation, 1.0 - 1e-9)
+    power = u ** (np.sqrt(2.0 * (servers + 1.0)) - 1.0)
+    result: FloatArray = 0.5 * service_ms * power / (servers * (1.0 - u))
+    return result
