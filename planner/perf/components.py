@@ -303,36 +303,40 @@ class Components:
         total.add(self._elementwise(), count)
 
 
-def projections(a: Attention, *, hidden: int, tp: int) -> tuple[tuple[int, int], ...]:
-    """(N, K) of the projection GEMMs of one attention layer on one TP rank; MLA's latent expansion is apart."""
+Shapes = tuple[tuple[int, int], ...]
+
+
+def projections(a: Attention, *, hidden: int, tp: int) -> tuple[Shapes, Shapes]:
+    """(N, K) of one attention layer's input and output projection GEMMs on one TP rank.
+
+    MLA's latent expansion is apart: prefill runs it per chunk, decode absorbs it.
+    """
     if isinstance(a, GqaAttention):
         kv_heads = max(1, a.kv_heads // tp)
         kv_width = kv_heads * (a.head_dim + (0 if a.key_value_shared else a.value_dim))
         query = (a.heads // tp) * a.head_dim * (2 if a.gated else 1)
-        return (query + kv_width, hidden), (hidden, (a.heads // tp) * a.value_dim)
+        return ((query + kv_width, hidden),), ((hidden, a.output_width // tp),)
     if isinstance(a, MlaAttention):
         heads = a.heads // tp
         down = (a.q_lora_rank or 0) + a.kv_lora_rank + a.qk_rope_head_dim
         query = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
-        shapes = [(down, hidden), (query, a.q_lora_rank or hidden), (hidden, heads * a.v_head_dim)]
+        inputs = [(down, hidden), (query, a.q_lora_rank or hidden)]
+        if a.gated:
+            inputs.append((heads * a.v_head_dim, hidden))
         if a.indexer is not None and a.indexer.owned:
-            shapes.append((a.indexer.heads * a.indexer.head_dim, a.q_lora_rank or hidden))
-            shapes.append((a.indexer.head_dim + a.indexer.heads, hidden))
-        return tuple(shapes)
+            inputs.append((a.indexer.heads * a.indexer.head_dim, a.q_lora_rank or hidden))
+            inputs.append((a.indexer.head_dim + a.indexer.heads, hidden))
+        return tuple(inputs), ((hidden, heads * a.v_head_dim),)
     if isinstance(a, CompressedAttention):
         heads = a.heads // tp
-        shapes = [
-            (a.q_lora_rank + a.head_dim, hidden),
-            (heads * a.head_dim, a.q_lora_rank),
-            (max(a.o_groups // tp, 1) * a.o_lora_rank, heads * a.head_dim // max(a.o_groups // tp, 1)),
-            (hidden, max(a.o_groups // tp, 1) * a.o_lora_rank),
-        ]
+        groups = max(a.o_groups // tp, 1)
+        inputs = [(a.q_lora_rank + a.head_dim, hidden), (heads * a.head_dim, a.q_lora_rank)]
         if a.indexer is not None:
-            shapes.append((a.indexer.heads * a.indexer.head_dim, a.q_lora_rank))
-        return tuple(shapes)
-    out = hidden * a.heads * a.value_dim
-    into = max(int((a.parameters - out) / hidden / tp), 1)
-    return (into, hidden), (hidden, max(a.heads * a.value_dim // tp, 1))
+            inputs.append((a.indexer.heads * a.indexer.head_dim, a.q_lora_rank))
+        outputs = ((groups * a.o_lora_rank, heads * a.head_dim // groups), (hidden, groups * a.o_lora_rank))
+        return tuple(inputs), outputs
+    into = max(int((a.parameters - a.output_width * hidden) / hidden / tp), 1)
+    return ((into, hidden),), ((hidden, max(a.output_width // tp, 1)),)
 
 
 def _more_queries(a: Attention, query_tokens: int) -> Attention:
