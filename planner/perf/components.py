@@ -85,11 +85,12 @@ class Components:
             for group in self.model.layers:
                 if group.attention is None:
                     continue
-                for n, k in projections(group.attention, hidden=self.model.hidden, tp=tp):
-                    total.add(
-                        self.operators.gemm(self.model.quantization.attention, n=n, k=k, m=TOKENS),
-                        group.count,
-                    )
+                quant = self.model.quantization
+                inputs, outputs = projections(group.attention, hidden=self.model.hidden, tp=tp)
+                formats = [quant.of_projections(group.attention)] * len(inputs)
+                formats += [quant.of_output(group.attention)] * len(outputs)
+                for (n, k), fmt in zip(inputs + outputs, formats, strict=True):
+                    total.add(self.operators.gemm(fmt, n=n, k=k, m=TOKENS), group.count)
                 total.add(self._elementwise(), group.count)
             self._cache[key] = total.part()
         return self._cache[key]
@@ -239,9 +240,8 @@ class Components:
         if key not in self._cache:
             total = _Sum(TOKENS.shape)
             rows = -(-self.model.vocab // tp)
-            total.add(
-                self.operators.gemm(self.model.quantization.embedding, n=rows, k=self.model.hidden, m=TOKENS)
-            )
+            fmt = self.model.quantization.lm_head or self.model.quantization.embedding
+            total.add(self.operators.gemm(fmt, n=rows, k=self.model.hidden, m=TOKENS))
             total.add(self.operators.memory_pass(bytes_moved=TOKENS * self.model.vocab * 4.0 * 3.0))
             self._cache[key] = total.part()
         return self._cache[key]
