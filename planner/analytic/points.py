@@ -1,0 +1,268 @@
+"""Every (configuration, load) point of a problem as flat arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.analytic.closed_loop import (
+    AggregatedPoints,
+    DecodePoints,
+    PrefillPoints,
+    aggregated_points,
+    decode_points,
+    prefill_points,
+    waiting_ms,
+)
+from planner.analytic.front import undominated_rows
+from planner.analytic.stack import RoleStack
+from planner.domain.workload import Workload
+from planner.perf.operators.base import FloatArray
+
+IntArray = NDArray[np.int32]
+CHUNK_POINTS = 400_000  # bounds the memory of the pairing; about 100 MB of temporaries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Flat arrays of equal length. `first` and `second` index configurations: (prefill, decode) or (aggregated, -1).
+
+    `output_tok_s` is the whole plan's; `concurrency` counts requests in flight over the whole plan.
+    """
+
+    first: IntArray
+    second: IntArray
+    first_groups: IntArray
+    second_groups: IntArray
+    batch: FloatArray
+    ttft_ms: FloatArray
+    tpot_ms: FloatArray
+    output_tok_s: FloatArray
+    concurrency: FloatArray
+    utilisation: FloatArray
+    gpus: IntArray
+
+    def __len__(self) -> int:
+        return int(self.batch.size)
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Points:
+        """The points at `index`."""
+        return Points(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    @staticmethod
+    def concatenate(parts: Sequence[Points]) -> Points:
+        """All points of `parts`, in order."""
+        return Points(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Points)})
+
+
+def aggregated_plan_points(
+    stack: RoleStack, workload: Workload, loads: FloatArray, gpus: int
+) -> tuple[Points, AggregatedPoints]:
+    """Aggregated plans: as many groups of each configuration as the GPUs hold."""
+    result = aggregated_points(stack, workload, loads[None, :])
+    groups = np.floor(gpus / stack.group_gpus).astype(np.int32)
+    shape = result.batch.shape
+    ok = result.feasible & (groups > 0)
+    rows = np.broadcast_to(np.arange(len(stack), dtype=np.int32)[:, None], shape)
+    count = np.broadcast_to(groups, shape)
+    ranks = np.broadcast_to(stack.ranks * groups, shape)
+    used = np.broadcast_to((stack.group_gpus * groups).astype(np.int32), shape)
+    rate = result.rate_per_ms * ranks
+    points = Points(
+        first=rows[ok],
+        second=np.full(int(ok.sum()), -1, dtype=np.int32),
+        first_groups=count[ok],
+        second_groups=np.zeros(int(ok.sum()), dtype=np.int32),
+        batch=result.batch[ok],
+        ttft_ms=result.ttft_ms[ok],
+        tpot_ms=result.tpot_ms[ok],
+        output_tok_s=(rate * workload.osl * 1000.0)[ok],
+        concurrency=(result.concurrency * ranks)[ok],
+        utilisation=result.prefill_share[ok],
+        gpus=used[ok],
+    )
+    return points, result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """What decides whether and how a prefill and a decode configuration combine."""
+
+    legal: Callable[[int, int], bool]
+    transfer_ms: Callable[[int, int], float]
+    prefill_gpus: int  # of the prefill pool
+    decode_gpus: int  # of the decode pool; the same pool when `shared`
+    shared: bool
+
+
+def prune_prefill(stack: RoleStack, points: PrefillPoints, keys: Sequence[object]) -> NDArray[np.intp]:
+    """Prefill configurations that no other of the same key and size beats in capacity and both service times."""
+    costs = np.column_stack(
+        [points.idle_ms, points.busy_ms, -points.capacity_per_ms * stack.ranks, -stack.kv_tokens]
+    )
+    return _prune(keys, costs)
+
+
+def prune_decode(points: DecodePoints, keys: Sequence[object]) -> NDArray[np.intp]:
+    """Decode configurations that no other of the same key and size beats in TPOT at every load."""
+    return _prune(keys, np.where(points.feasible, points.tpot_ms, np.inf))
+
+
+def _prune(keys: Sequence[object], costs: FloatArray) -> NDArray[np.intp]:
+    groups: dict[object, list[int]] = {}
+    for index, key in enumerate(keys):
+        groups.setdefault(key, []).append(index)
+    kept: list[int] = []
+    for members in groups.values():
+        rows = np.array(members)
+        usable = np.where(np.isfinite(costs[rows]), costs[rows], 1e30)
+        kept.extend(int(i) for i in rows[undominated_rows(usable)])
+    return np.array(sorted(kept), dtype=np.intp)
+
+
+def disaggregated_plan_points(
+    prefill: RoleStack, decode: RoleStack, workload: Workload, loads: FloatArray, pairing: Pairing
+) -> Points:
+    """Disaggregated plans: every legal pair, every pair of group counts that the GPUs hold, every decode load.
+
+    Points where the prefill side cannot keep up (utilisation >= 1) or its KV pool cannot hold the prompts in
+    flight are left out.
+    """
+    pre = prefill_points(prefill, workload)
+    dec = decode_points(decode, workload, loads[None, :])
+    combos = _combinations(prefill, decode, pairing)
+    parts: list[Points] = []
+    step = max(CHUNK_POINTS // len(loads), 1)
+    for start in range(0, len(combos.first), step):
+        part = combos.part(start, start + step)
+        parts.append(_pair_points(prefill, pre, decode, dec, workload, part))
+    return Points.concatenate(parts) if parts else _empty()
+
+
+@dataclass(frozen=True, slots=True)
+class _Combinations:
+    """Configuration pairs with their group counts, as equal-length arrays."""
+
+    first: IntArray
+    second: IntArray
+    n_first: IntArray
+    n_second: IntArray
+    transfer_ms: FloatArray
+
+    def part(self, start: int, stop: int) -> _Combinations:
+        return _Combinations(*(getattr(self, f.name)[start:stop] for f in fields(self)))
+
+
+def _combinations(prefill: RoleStack, decode: RoleStack, pairing: Pairing) -> _Combinations:
+    first: list[int] = []
+    second: list[int] = []
+    n_first: list[int] = []
+    n_second: list[int] = []
+    transfer: list[float] = []
+    for p in range(len(prefill)):
+        gp = int(prefill.group_gpus[p, 0])
+        for d in range(len(decode)):
+            if not pairing.legal(p, d):
+                continue
+            gd = int(decode.group_gpus[d, 0])
+            moved = pairing.transfer_ms(p, d)
+            for counts in group_counts(gp, gd, pairing):
+                first.append(p)
+                second.append(d)
+                n_first.append(counts[0])
+                n_second.append(counts[1])
+                transfer.append(moved)
+    return _Combinations(
+        np.array(first, dtype=np.int32),
+        np.array(second, dtype=np.int32),
+        np.array(n_first, dtype=np.int32),
+        np.array(n_second, dtype=np.int32),
+        np.array(transfer, dtype=np.float64),
+    )
+
+
+def group_counts(prefill_gpus: int, decode_gpus: int, pairing: Pairing) -> list[tuple[int, int]]:
+    """Pairs (prefill groups, decode groups) that fit and to which no further prefill group could be added.
+
+    With one shared pool every decode count is paired with every prefill count up to what is left; counts of the form
+    k x (p, d) for an integer k > 1 are kept, they are different plans only in scale.
+    """
+    counts: list[tuple[int, int]] = []
+    if not pairing.shared:
+        for d in range(1, pairing.decode_gpus // decode_gpus + 1):
+            counts.extend((p, d) for p in range(1, pairing.prefill_gpus // prefill_gpus + 1))
+        return _thin(counts)
+    for d in range(1, pairing.decode_gpus // decode_gpus + 1):
+        left = (pairing.decode_gpus - d * decode_gpus) // prefill_gpus
+        counts.extend((p, d) for p in range(1, left + 1))
+    return _thin(counts)
+
+
+MAX_COUNTS = 64
+
+
+def _thin(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """For very large pools keep an even sample of the count pairs, the largest ones always."""
+    if len(counts) <= MAX_COUNTS:
+        return counts
+    largest: dict[int, tuple[int, int]] = {}
+    for p, d in counts:
+        if d not in largest or p > largest[d][0]:
+            largest[d] = (p, d)
+    edge = list(largest.values())
+    if len(edge) > MAX_COUNTS // 2:
+        picks = np.unique(np.geomspace(1, len(edge), MAX_COUNTS // 2).astype(int) - 1)
+        edge = [edge[i] for i in picks]
+    inner = [counts[i] for i in np.unique(np.linspace(0, len(counts) - 1, MAX_COUNTS // 2).astype(int))]
+    return sorted(set(edge) | set(inner))
+
+
+def _pair_points(
+    prefill: RoleStack,
+    pre: PrefillPoints,
+    decode: RoleStack,
+    dec: DecodePoints,
+    workload: Workload,
+    part: _Combinations,
+) -> Points:
+    first, second, n_first, n_second = part.first, part.second, part.n_first, part.n_second
+    transfer = part.transfer_ms
+    demand = dec.rate_per_ms[second] * decode.ranks[second] * n_second[:, None]
+    servers = prefill.ranks[first] * n_first[:, None]
+    utilisation = demand / (pre.capacity_per_ms[first] * servers)
+    service = pre.idle_ms[first] + (pre.busy_ms[first] - pre.idle_ms[first]) * np.minimum(utilisation, 1.0)
+    wait = waiting_ms(
+        service_ms=service, utilisation=utilisation, servers=servers * pre.prompts_per_step[first]
+    )
+    lockstep = np.where(servers > 1, 0.5, 0.0) * pre.step_ms[first] * np.minimum(utilisation, 1.0)
+    in_prefill_ms = service + wait + lockstep
+    ttft = in_prefill_ms + transfer[:, None] + dec.step_ms[second]
+    held = demand * (in_prefill_ms + transfer[:, None]) * workload.isl
+    ok = dec.feasible[second] & (utilisation < 0.98) & (held <= prefill.kv_tokens[first] * servers)
+    shape = ok.shape
+    gpus = prefill.group_gpus[first] * n_first[:, None] + decode.group_gpus[second] * n_second[:, None]
+    return Points(
+        first=np.broadcast_to(first[:, None], shape)[ok],
+        second=np.broadcast_to(second[:, None], shape)[ok],
+        first_groups=np.broadcast_to(n_first[:, None], shape)[ok],
+        second_groups=np.broadcast_to(n_second[:, None], shape)[ok],
+        batch=dec.batch[second][ok],
+        ttft_ms=ttft[ok],
+        tpot_ms=dec.tpot_ms[second][ok],
+        output_tok_s=(demand * workload.osl * 1000.0)[ok],
+        concurrency=(dec.batch[second] * decode.ranks[second] * n_second[:, None] + demand * (ttft))[ok],
+        utilisation=utilisation[ok],
+        gpus=np.broadcast_to(gpus.astype(np.int32), shape)[ok],
+    )
+
+
+def _empty() -> Points:
+    zero = np.empty(0, dtype=np.int32)
+    none = np.empty(0, dtype=np.float64)
+    return Points(
+        first=zero, second=zero, first_groups=zero, second_groups=zero, batch=none, ttft_ms=none, tpot_ms=none,
+        output_tok_s=none, concurrency=none, utilisation=none, gpus=zero,
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""How wide the 80 % interval of a prediction is, before any measurement of the user's narrows it.
+
+Widths are relative log half-widths by the weakest source of a significant term. They are *prior* bands: the calibration
+pack in `profiles/calibration/` replaces them by conformal ones where it has data.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Final
+
+from planner.domain.provenance import Estimate, Provenance
+
+
+class Metric(StrEnum):
+    """Predicted quantities that carry an interval."""
+
+    TTFT = "ttft_ms"
+    TPOT = "tpot_ms"
+    OUTPUT_RATE = "output_tok_s_per_gpu"
+
+
+HALF_WIDTH: Final = {
+    Provenance.MEASURED: 0.03,
+    Provenance.CALIBRATED: 0.12,
+    Provenance.SIMULATED: 0.18,
+    Provenance.OPERATOR_TABLE: 0.20,
+    Provenance.FITTED: 0.25,
+    Provenance.DATASHEET: 0.40,
+}
+METRIC_FACTOR: Final = {Metric.TPOT: 1.0, Metric.OUTPUT_RATE: 1.0, Metric.TTFT: 1.8}
+EXTRAPOLATION_FACTOR: Final = 1.5
+
+
+def prior_interval(value: float, metric: Metric, provenance: Provenance, *, extrapolates: bool) -> Estimate:
+    """`value` with its prior 80 % band, symmetric in the logarithm."""
+    half = HALF_WIDTH[provenance] * METRIC_FACTOR[metric] * (EXTRAPOLATION_FACTOR if extrapolates else 1.0)
+    return Estimate(value, value * math.exp(-half), value * math.exp(half))
