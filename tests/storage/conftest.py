@@ -13,10 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from planner.storage.database import parse_url
-from planner.storage.store import Store, open_store
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
+
+from planner.storage.database import parse_url
+from planner.storage.store import Store, open_store
 
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 
@@ -54,14 +55,14 @@ def postgres_server() -> Iterator[str]:
     binaries = _postgres_bin()
     if binaries is None:
         pytest.skip("PostgreSQL binaries (initdb) are not installed")
-    # a short path: the socket's full name is limited to about 100 bytes
-    folder = Path(tempfile.mkdtemp(prefix="wpg", dir="/tmp"))
+    # not under tmp_path: the full name of a socket is limited to about 100 bytes
+    folder = Path(tempfile.mkdtemp(prefix="wpg"))
     prefix = _as_server_user(folder)
     data = folder / "data"
     try:
         subprocess.run(
             [*prefix, str(binaries / "initdb"), "-D", str(data), "-U", "wideplan", "-A", "trust", "--no-sync"],
-            check=True, capture_output=True, cwd="/tmp",
+            check=True, capture_output=True, cwd=folder,
         )  # fmt: skip
         options = (
             f"-k {folder} -c listen_addresses= -c fsync=off -c shared_buffers=16MB -c max_connections=20"
@@ -69,12 +70,12 @@ def postgres_server() -> Iterator[str]:
         control = [*prefix, str(binaries / "pg_ctl"), "-D", str(data)]
         subprocess.run(
             [*control, "-l", str(folder / "log"), "-o", options, "-w", "start"],
-            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/tmp",
+            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
         )  # fmt: skip
         try:
             yield f"postgresql://wideplan@/{{database}}?host={folder}"
         finally:
-            subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/tmp")
+            subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

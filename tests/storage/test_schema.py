@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+from sqlalchemy.engine import URL
+
 from planner.domain.errors import ExitCode, InputError, MissingDataError
 from planner.storage import database as database_module
 from planner.storage import schema
@@ -18,8 +22,6 @@ from planner.storage.database import Database, database_url, parse_url
 from planner.storage.errors import StoreError
 from planner.storage.store import open_store
 from planner.storage.tables import Base
-from sqlalchemy import inspect, text
-from sqlalchemy.engine import URL
 
 CHAIN = ("base", *schema.REVISIONS)
 TABLES_AT = {"base": 0, "0001": 5, "0002": 8, "0003": 10}
@@ -48,7 +50,7 @@ def test_upgrade_and_downgrade_between_all_revisions(sqlite_url: URL, start: str
     check_migration(sqlite_url, start, end)
 
 
-@pytest.mark.parametrize(("start", "end"), list(zip(CHAIN, CHAIN[1:], strict=False)))
+@pytest.mark.parametrize(("start", "end"), list(pairwise(CHAIN)))
 def test_each_step_up_and_down_on_postgresql(postgres_url: URL, start: str, end: str) -> None:
     check_migration(postgres_url, start, end)
     check_migration(postgres_url, end, start)
