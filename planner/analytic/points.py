@@ -53,6 +53,16 @@ class Points:
         return Points(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     @staticmethod
+    def empty() -> Points:
+        """No points."""
+        zero = np.empty(0, dtype=np.int32)
+        none = np.empty(0, dtype=np.float64)
+        return Points(
+            first=zero, second=zero, first_groups=zero, second_groups=zero, batch=none, ttft_ms=none, tpot_ms=none,
+            output_tok_s=none, concurrency=none, utilisation=none, gpus=zero,
+        )  # fmt: skip
+
+    @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
         """All points of `parts`, in order."""
         return Points(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Points)})
@@ -139,7 +149,7 @@ def disaggregated_plan_points(
     for start in range(0, len(combos.first), step):
         part = combos.part(start, start + step)
         parts.append(_pair_points(prefill, pre, decode, dec, workload, part))
-    return Points.concatenate(parts) if parts else _empty()
+    return Points.concatenate(parts) if parts else Points.empty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +267,3 @@ def _pair_points(
         utilisation=utilisation[ok],
         gpus=np.broadcast_to(gpus.astype(np.int32), shape)[ok],
     )
-
-
-def _empty() -> Points:
-    zero = np.empty(0, dtype=np.int32)
-    none = np.empty(0, dtype=np.float64)
-    return Points(
-        first=zero, second=zero, first_groups=zero, second_groups=zero, batch=none, ttft_ms=none, tpot_ms=none,
-        output_tok_s=none, concurrency=none, utilisation=none, gpus=zero,
-    )  # fmt: skip

@@ -20,7 +20,7 @@ from planner.domain.hardware import Pool, ScaleUpKind, Vendor
 from planner.domain.legality import check_role
 from planner.domain.model import ModelSpec
 from planner.domain.problem import SearchBounds
-from planner.perf.memory import kv_tokens_per_rank
+from planner.perf.memory import rank_memory
 from planner.perf.operators.base import FloatArray
 
 LOADS: Final[FloatArray] = np.array(
@@ -95,9 +95,13 @@ def enumerate_role(
     engine: EngineProfile,
     bounds: SearchBounds,
     min_tokens: int,
+    context_tokens: int,
     speculation: Speculation | None = None,
 ) -> RoleSpace:
-    """All candidates of `role` on `pool`. `min_tokens`: KV tokens one request needs (isl + osl, or isl to prefill)."""
+    """All candidates of `role` on `pool`. `min_tokens`: KV tokens one request needs (isl + osl, or isl to prefill).
+
+    `context_tokens`: request length that capacity is stated for.
+    """
     legal: list[Candidate] = []
     excluded: Counter[str] = Counter()
     for plan in _product(role, model=model, pool=pool, bounds=bounds, speculation=speculation):
@@ -105,7 +109,10 @@ def enumerate_role(
         if violations:
             excluded[violations[0].code] += 1
             continue
-        kv = kv_tokens_per_rank(model, plan, pool.gpu, engine, ranks_per_domain=pool.scale_up_gpus)
+        memory = rank_memory(
+            model, plan, pool.gpu, engine, ranks_per_domain=pool.scale_up_gpus, context_tokens=context_tokens
+        )
+        kv = memory.kv_tokens_per_rank
         if kv <= 0:
             excluded[NO_MEMORY_WEIGHTS] += 1
         elif kv < min_tokens:

@@ -1,0 +1,107 @@
+"""Turn a point of the solution into a deployment plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from planner.analytic.closed_loop import prefill_points
+from planner.domain.deployment import (
+    DeploymentPlan,
+    Role,
+    RolePlan,
+    RouterPolicy,
+    Scorer,
+    Strategy,
+)
+from planner.domain.workload import Workload
+from planner.search.solve import Solution, StrategyPoints
+
+SEQS_HEADROOM = 1.25  # running requests fluctuate around their mean
+MODEL_LEN_HEADROOM = 1.1
+MODEL_LEN_STEP = 1024
+
+
+def plan_of(solution: Solution, found: StrategyPoints, index: int) -> DeploymentPlan:
+    """The plan behind point `index`, with the limits an engine needs at that load."""
+    problem = solution.problem
+    points = found.points
+    batch = float(points.batch[index])
+    first = found.first[int(points.first[index])]
+    groups = int(points.first_groups[index])
+    concurrency = max(int(round(float(points.concurrency[index]))), 1)
+    peak: float | None = None
+    if found.strategy is Strategy.AGGREGATED:
+        roles: tuple[RolePlan, ...] = (
+            _at_load(first, groups, concurrency / (groups * first.parallelism.dp)),
+        )
+    else:
+        second = found.second[int(points.second[index])]
+        priced = solution.pricer.role(first)
+        pre = prefill_points(priced.stack, problem.workload)
+        peak = round(float(pre.capacity_per_ms[0, 0]) * problem.workload.isl * 1000.0, 1)
+        roles = (
+            replace(first, groups=groups),
+            _at_load(second, int(points.second_groups[index]), batch),
+        )
+    return DeploymentPlan(
+        name=problem.name,
+        model=problem.model.id,
+        strategy=found.strategy,
+        roles=roles,
+        router=default_router(found.strategy, problem.workload),
+        engine=problem.engine,
+        engine_version=problem.engine_version,
+        fabric=problem.decode_pool.fabric.id,
+        workload=problem.workload,
+        slo=problem.slo,
+        concurrency=concurrency,
+        gpus_owned=problem.gpus,
+        max_model_len=max_model_len(problem.workload, problem.model.max_position),
+        peak_prefill_tok_s_per_rank=peak,
+    )
+
+
+def _at_load(role: RolePlan, groups: int, per_rank: float) -> RolePlan:
+    """The role with `max_num_seqs` for `per_rank` mean requests: next multiple of 8 above the headroom."""
+    wanted = int(math.ceil(per_rank * SEQS_HEADROOM / 8.0) * 8)
+    return replace(
+        role,
+        groups=groups,
+        max_num_seqs=min(max(wanted, 8), role.max_num_seqs),
+        concurrency=round(per_rank, 2),
+    )
+
+
+def max_model_len(workload: Workload, max_position: int) -> int:
+    """Longest request the engine must accept, with headroom, in steps of 1024, within the model's context."""
+    wanted = math.ceil(workload.context_at_end * MODEL_LEN_HEADROOM / MODEL_LEN_STEP) * MODEL_LEN_STEP
+    return min(wanted, max_position)
+
+
+def default_router(strategy: Strategy, workload: Workload) -> RouterPolicy:
+    """llm-d endpoint-picker scorers: prefix affinity for prefill, in-flight requests wherever ranks run in lockstep.
+
+    Scraped queue and KV metrics lag behind a P/D hand-over and herd sessions, in-flight counts do not
+    (docs/simulation.md), so decode is balanced by active requests.
+    """
+    active = Scorer(type="active-request-scorer", weight=2.0)
+    prefix = Scorer(type="prefix-cache-scorer", weight=3.0)
+    queue = Scorer(type="queue-scorer", weight=2.0)
+    if strategy is Strategy.AGGREGATED:
+        return RouterPolicy(decode_scorers=(prefix, queue, active))
+    decode = (prefix, active) if workload.prefix_hit > 0.0 else (active,)
+    return RouterPolicy(prefill_scorers=(prefix, queue, active), decode_scorers=decode)
+
+
+def plan_key(plan: DeploymentPlan) -> tuple[object, ...]:
+    """Plans that differ only in load, batched-token budget or formats share a key (shown once in tables)."""
+    return (
+        plan.strategy,
+        tuple((r.role, r.groups, r.parallelism, r.all2all, r.dbo) for r in plan.roles),
+    )
+
+
+def role_of(plan: DeploymentPlan, role: Role) -> RolePlan:
+    """The role that decodes: `role` itself, or the aggregated one."""
+    return plan.role(role) or plan.roles[0]
