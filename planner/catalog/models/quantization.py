@@ -61,17 +61,19 @@ class ModuleMatcher:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._plain: set[str] = set()
-        expressions: list[str] = []
+        wildcards: list[str] = []
+        self._wild: list[re.Pattern[str]] = []
         for pattern in patterns:
             if pattern.startswith("re:"):
-                expressions.append(f"(?:{pattern[3:]})")
+                self._wild.append(re.compile(pattern[3:]))
                 continue
             name = canonical(pattern)
             if any(c in name for c in "*?["):
-                expressions.append(f"(?:{translate(name)})")
+                wildcards.append(f"(?:{translate(name)})")
             elif name:
                 self._plain.add(name)
-        self._wild = [re.compile(e) for e in expressions]
+        if wildcards:
+            self._wild.append(re.compile("|".join(wildcards)))
 
     def __bool__(self) -> bool:
         return bool(self._plain or self._wild)

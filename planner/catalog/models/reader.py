@@ -28,12 +28,14 @@ def read_model(
     model_id: str,
     quant: Path | Mapping[str, object] | None = None,
     total_bytes: float | None = None,
+    file: str | None = None,
 ) -> ModelSpec:
     """Read a config.json in the form Hugging Face repositories publish.
 
     `source`: the file, a folder that holds it, or the parsed object. `quant`: hf_quant_config.json, needed only
     when it does not lie beside the config. `total_bytes`: size of the weights (``metadata.total_size`` of the
     safetensors index, taken from the folder when there); a total that does not fit the structure is refused.
+    `file`: what messages call a parsed object.
     Raises InputError with every missing key and every contradiction at once (``model.key-missing``,
     ``model.key-invalid``, ``model.architecture-unknown``, ``model.unsupported-structure``,
     ``model.quantization-unknown``, ``model.size-mismatch``) and MissingDataError ``model.file-missing``.
@@ -48,7 +50,7 @@ def read_model(
             index = folder / INDEX
             total_bytes = read_total_size(index) if total_bytes is None and index.is_file() else total_bytes
     else:
-        data, name = source, model_id
+        data, name = source, file or model_id
     quant_name, quant_data = "", None
     if isinstance(quant, Path):
         quant_name, quant_data = str(quant), read_json(quant)
