@@ -142,6 +142,7 @@ class RouterKind(StrEnum):
     RANDOM = "random"
     ROUND_ROBIN = "round-robin"
     LEAST_QUEUE = "least-queue"
+    VLLM_DP = "vllm-dp"  # the balancer inside a multi-rank vLLM server
     LLM_D = "llm-d"
 
 
