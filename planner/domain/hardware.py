@@ -120,6 +120,18 @@ class GpuProfile:
         return self.peak_tflops[ComputeDtype.BF16]
 
 
+class Provider(StrEnum):
+    """Where the nodes live; selects the manifest overlay."""
+
+    GENERIC = "generic"
+    COREWEAVE = "coreweave"
+    GKE = "gke"
+    EKS = "eks"
+    AKS = "aks"
+    OCI = "oci"
+    OPENSHIFT = "openshift"
+
+
 class FabricKind(StrEnum):
     """Scale-out network family."""
 
@@ -150,6 +162,7 @@ class FabricProfile:
     sources: Mapping[str, Source]
     dispatch_factor: float = 1.0  # all-to-all dispatch time relative to ConnectX-7 InfiniBand
     combine_factor: float = 1.0
+    provider: Provider = Provider.GENERIC  # the one cloud that has this network; generic = any data centre
     aliases: tuple[str, ...] = ()
     notes: str = ""
 
@@ -157,18 +170,6 @@ class FabricProfile:
     def effective_gbps(self) -> float:
         """Large-message GB/s per GPU."""
         return self.gbps_per_gpu * self.achievable_fraction
-
-
-class Provider(StrEnum):
-    """Where the nodes live; selects the manifest overlay."""
-
-    GENERIC = "generic"
-    COREWEAVE = "coreweave"
-    GKE = "gke"
-    EKS = "eks"
-    AKS = "aks"
-    OCI = "oci"
-    OPENSHIFT = "openshift"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
