@@ -29,7 +29,7 @@ def plan_of(solution: Solution, found: StrategyPoints, index: int) -> Deployment
     batch = float(points.batch[index])
     first = found.first[int(points.first[index])]
     groups = int(points.first_groups[index])
-    concurrency = max(int(round(float(points.concurrency[index]))), 1)
+    concurrency = max(round(float(points.concurrency[index])), 1)
     peak: float | None = None
     if found.strategy is Strategy.AGGREGATED:
         roles: tuple[RolePlan, ...] = (

@@ -39,7 +39,7 @@ def binding_of(solution: Solution, plan: DeploymentPlan, evaluation: Evaluation)
     problem = solution.problem
     slo = problem.slo
     found = next(s for s in solution.strategies if s.strategy is plan.strategy)
-    more = _next_load(found, solution, plan)
+    more = _next_load(found, plan)
     if more is None:
         role = role_of(plan, Role.DECODE)
         memory = next(m for m in evaluation.memory if m.role is role.role)
@@ -58,7 +58,7 @@ def binding_of(solution: Solution, plan: DeploymentPlan, evaluation: Evaluation)
     return "binding: none of the targets — more load gives no more throughput on this configuration"
 
 
-def _next_load(found: StrategyPoints, solution: Solution, plan: DeploymentPlan) -> tuple[float, float] | None:
+def _next_load(found: StrategyPoints, plan: DeploymentPlan) -> tuple[float, float] | None:
     """(TTFT, TPOT) of the same configuration at the next higher load, None when there is no such point."""
     points = found.points
     firsts = [i for i, r in enumerate(found.first) if _same(r, plan.roles[0])]

@@ -1,0 +1,44 @@
+"""Options shared by the commands that ask a planning question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.domain.deployment import Strategy
+from planner.domain.dtypes import KvDtype
+
+Model = Annotated[
+    str | None,
+    typer.Option("--model", help="Model id, alias, or path of a config.json.", rich_help_panel="Question"),
+]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU type, e.g. h200-sxm.")]
+Fabric = Annotated[str | None, typer.Option("--fabric", help="Scale-out network, e.g. ib-ndr400.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Node shape, e.g. coreweave-h200.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", help="GPUs you own.")]
+PrefillGpu = Annotated[str | None, typer.Option("--prefill-gpu", help="GPU type of the prefill role.")]
+DecodeGpu = Annotated[str | None, typer.Option("--decode-gpu", help="GPU type of the decode role.")]
+PrefillGpus = Annotated[int | None, typer.Option("--prefill-gpus", help="GPUs of the prefill type.")]
+DecodeGpus = Annotated[int | None, typer.Option("--decode-gpus", help="GPUs of the decode type.")]
+Isl = Annotated[int | None, typer.Option("--isl", help="Prompt tokens per request.")]
+Osl = Annotated[int | None, typer.Option("--osl", help="Output tokens per request.")]
+PrefixHit = Annotated[
+    float | None, typer.Option("--prefix-hit", help="Share of prompt tokens in cache, 0 to <1.")
+]
+TtftMs = Annotated[float | None, typer.Option("--ttft-ms", help="Target: median time to first token.")]
+TpotMs = Annotated[float | None, typer.Option("--tpot-ms", help="Target: median time per output token.")]
+TokSUser = Annotated[float | None, typer.Option("--tok-s-user", help="Target: output tokens/s of one user.")]
+StrategyOption = Annotated[Strategy | None, typer.Option("--strategy", help="Only this strategy.")]
+KvDtypeOption = Annotated[KvDtype | None, typer.Option("--kv-dtype", help="Only this KV cache format.")]
+EngineVersion = Annotated[str | None, typer.Option("--engine-version", help="vLLM profile to plan for.")]
+Price = Annotated[float | None, typer.Option("--usd-per-gpu-hour", help="Price for $/M tokens.")]
+Dbo = Annotated[bool | None, typer.Option("--dbo/--no-dbo", help="Try dual-batch overlap (default: yes).")]
+EplbOption = Annotated[
+    bool | None, typer.Option("--eplb/--no-eplb", help="Try expert load balancing (default: yes).")
+]
+Profiles = Annotated[
+    Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
