@@ -186,6 +186,16 @@ def read_entry(path: Path) -> ModelSpec:
     )
 
 
+def read_any(path: Path) -> ModelSpec:
+    """Read a config.json, a folder that holds one, or a catalogue entry (told apart by its ``config`` key)."""
+    if path.is_file():
+        if path.suffix in {".yaml", ".yml"}:
+            return read_entry(path)
+        if isinstance(read_json(path).get("config"), Mapping):
+            return read_entry(path)
+    return read_model(path, model_id=_id_of(path))
+
+
 def _entry_problems(data: object, path: Path) -> list[Issue]:
     def issue(what: str, why: str) -> Issue:
         return Issue(
@@ -241,7 +251,7 @@ def load_model(name_or_path: str, *, overlay: Path | None = None) -> ModelSpec:
         return read_entry(file)
     path = Path(name).expanduser()
     if _looks_like_path(name, path):
-        return read_model(path, model_id=_id_of(path))
+        return read_any(path)
     cached = find_in_hub_cache(name)
     if cached is not None:
         return replace(read_model(cached, model_id=name), source=f"local Hugging Face cache, {cached}")
@@ -253,7 +263,7 @@ def load_model(name_or_path: str, *, overlay: Path | None = None) -> ModelSpec:
             what=f"model '{name}'",
             why="it is not in the catalogue, not a file or folder here, and not in the local Hugging Face cache "
             f"({hub_cache()}); nothing is downloaded",
-            fix=f"{did_you_mean(name, known)} Or fetch the repository's {CONFIG} and name that file",
+            fix=f"{did_you_mean(name, known)} Or fetch its {CONFIG} (hf download {name} {CONFIG}) and name that file",
             where="--model",
         )
     )

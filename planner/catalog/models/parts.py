@@ -173,6 +173,8 @@ def read_gqa(
     """GQA from the usual keys. `derived_head_dim`: the class computes head_dim from hidden size when absent."""
     heads = view.integer("num_attention_heads")
     kv_heads = view.integer("num_key_value_heads")
+    if heads % kv_heads:
+        view.wrong("num_key_value_heads", f"a divisor of the {heads} query heads")
     return gqa(
         hidden=hidden,
         heads=heads,
@@ -212,6 +214,8 @@ def read_mla(
     rope = view.integer("qk_rope_head_dim")
     value = view.integer("v_head_dim")
     q_rank = view.optional_integer("q_lora_rank", minimum=1)
+    if not view.mentions("q_lora_rank"):
+        view.missing(("q_lora_rank",))
     queries = heads * (nope + rope)
     parameters = hidden * q_rank + q_rank * queries if q_rank else hidden * queries
     parameters += hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
@@ -317,7 +321,8 @@ def read_moe(
     """Routed and shared experts from all spellings of their keys.
 
     `width`: keys of the expert width. `latent`: keys of the width experts run at when it is not the hidden size
-    (adds the projections down and up). `shared_width`: total width of shared experts when the class fixes it.
+    (adds the projections down and up). `shared_width`: total width of shared experts when the class fixes it
+    (0: it has none).
     """
     experts = view.integer(*EXPERTS)
     top_k = view.integer(*TOP_K)
@@ -346,8 +351,10 @@ def read_shared_width(view: ConfigView, expert_width: int) -> int:
     """Total width of the shared experts.
 
     A width key states it (of all shared experts together); a count alone means so many of the experts' width;
-    neither means none. A width key beside a count of 0 means none.
+    null means none, and so does a width beside a count of 0. One of the keys must be there.
     """
+    if not view.mentions(*SHARED_COUNT, *SHARED_WIDTH):
+        view.missing((*SHARED_COUNT, *SHARED_WIDTH))
     count = view.optional_integer(*SHARED_COUNT)
     total = view.optional_integer(*SHARED_WIDTH)
     if count == 0:
@@ -365,6 +372,9 @@ def first_dense(view: ConfigView, layers: int) -> list[bool]:
     if isinstance(view.raw("moe_layer_freq"), list):
         marks = view.integers("moe_layer_freq", length=layers)
         return [bool(m) for m in marks] if marks is not None else [True] * layers
+    if not view.has("first_k_dense_replace"):
+        view.missing(("first_k_dense_replace", "mlp_layer_types", "moe_layer_freq"))
+        return [True] * layers
     dense = view.integer("first_k_dense_replace", minimum=0)
     every = view.optional_integer("moe_layer_freq", minimum=1) or 1
     return [i >= dense and i % every == 0 for i in range(layers)]

@@ -117,9 +117,8 @@ def read_quantization(
     `view` is the whole config, `text` its language model, `separate` a hf_quant_config.json beside it, used when
     the config has no quantisation of its own. Parts whose layers differ get the format of most layers.
     """
-    config = next(
-        (v.child("quantization_config") for v in (view, text) if v.has("quantization_config")), None
-    )
+    keys = ("quantization_config", "compression_config")
+    config = next((v.child(k) for v in (view, text) for k in keys if v.has(k)), None)
     modelopt = None
     if separate is not None:
         modelopt = separate.child("quantization") if separate.has("quantization") else separate

@@ -45,8 +45,10 @@ FAMILIES: tuple[Family, ...] = (
 _BY_ARCHITECTURE = {a: f for f in FAMILIES for a in f.architectures}
 _BY_MODEL_TYPE = {t: f for f in FAMILIES for t in f.model_types}
 
-# Keys that change memory or time and that a family has to know about. A config that has one of them, set to
+# Families without experts refuse their keys.
+# MARKERS: keys that change memory or time and that a family has to know about. A config that has one of them, set to
 # something that takes effect, must not be read by a family that would ignore it.
+_DENSE_FAMILIES = frozenset({"llama", "qwen3", "qwen3.5"})
 MARKERS = (
     "kv_lora_rank",
     "compress_ratios",
@@ -110,14 +112,10 @@ def _refuse_foreign(text: ConfigView, family: Family) -> None:
         and not text.has("use_sliding_window")
     ):
         _foreign(text, family, "sliding_window")
-    moe = family.markers.intersection(EXPERTS) or "moe" in family.name or family.name in _EXPERT_FAMILIES
-    if not moe:
+    if family.name in _DENSE_FAMILIES:
         for key in EXPERTS:
             if text.raw(key) not in (None, 0, 1):
                 _foreign(text, family, key)
-
-
-_EXPERT_FAMILIES = frozenset(f.name for f in FAMILIES if f.name not in {"llama", "qwen3"})
 
 
 def _foreign(text: ConfigView, family: Family, key: str) -> None:

@@ -88,6 +88,10 @@ class ConfigView:
         """Whether one of `names` is present and not null."""
         return any(self._data.get(n) is not None for n in names)
 
+    def mentions(self, *names: str) -> bool:
+        """Whether one of `names` is present, null included: null says "none", absence says nothing."""
+        return any(n in self._data for n in names)
+
     def raw(self, name: str) -> object:
         """Return the value as parsed, None when absent."""
         return self._data.get(name)

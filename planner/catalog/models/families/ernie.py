@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from planner.catalog.models.parts import (
-    EXPERTS,
     LAYERS,
     Family,
     Structure,
@@ -66,7 +65,6 @@ FAMILIES = (
         ),
         model_types=("ernie4_5_moe", "ernie4_5_moe_vl"),
         build=build,
-        markers=frozenset(EXPERTS),
         tied_by_default=True,
     ),
 )

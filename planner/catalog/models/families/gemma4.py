@@ -30,6 +30,8 @@ def build(view: ConfigView) -> Structure:
         view.missing(("layer_types",))
     types = types or ["full_attention"] * layers
     sliding = read_gqa(view, hidden, window=view.integer("sliding_window"))
+    if not view.has("attention_k_eq_v"):
+        view.missing(("attention_k_eq_v",))
     shared = view.flag("attention_k_eq_v", default=False)
     full = gqa(
         hidden=hidden,
@@ -49,8 +51,11 @@ def build(view: ConfigView) -> Structure:
             )
     dense = view.integer("intermediate_size")
     mlp: Mlp = DenseMlp(intermediate=dense)
+    if view.has("num_experts") and not view.has("enable_moe_block"):
+        view.missing(("enable_moe_block",))
     if view.flag("enable_moe_block", default=False):
-        moe = read_moe(view, hidden, width=("moe_intermediate_size", "expert_intermediate_size"))
+        width = ("moe_intermediate_size", "expert_intermediate_size")
+        moe = read_moe(view, hidden, width=width, shared_width=0)
         mlp = replace(moe, dense_intermediate=dense)
     return Structure(
         hidden=hidden,

@@ -15,7 +15,7 @@ def build(view: ConfigView) -> Structure:
     types = view.words("layer_types", allowed=("sliding_attention", "full_attention"), length=layers)
     full = read_gqa(view, hidden)
     sliding = read_gqa(view, hidden, window=view.integer("sliding_window"))
-    moe = read_moe(view, hidden, width=("moe_intermediate_size", "intermediate_size"))
+    moe = read_moe(view, hidden, width=("moe_intermediate_size", "intermediate_size"), shared_width=0)
     attention = [sliding if t == "sliding_attention" else full for t in types or ["full_attention"] * layers]
     return Structure(
         hidden=hidden,

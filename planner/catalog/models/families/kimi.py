@@ -60,13 +60,33 @@ def build_linear(view: ConfigView) -> Structure:
     )
 
 
+def build_k3(view: ConfigView) -> Structure:
+    """Kimi K3: as Kimi Linear, but the gates and the experts' latent width must be stated."""
+    for key in ("mla_use_output_gate", "routed_expert_hidden_size"):
+        if not view.mentions(key):
+            view.missing((key,))
+    linear_view = view.child("linear_attn_config")
+    if not linear_view.mentions("use_full_rank_gate"):
+        linear_view.missing(("use_full_rank_gate",))
+    return build_linear(view)
+
+
+_MARKERS = frozenset({"kv_lora_rank", "linear_attn_config", "routed_expert_hidden_size"})
 FAMILIES = (
     Family(
+        name="kimi-k3",
+        architectures=("KimiK3ForConditionalGeneration",),
+        model_types=("kimi_k3",),
+        build=build_k3,
+        markers=_MARKERS,
+        names=KDA_NAMES,
+    ),
+    Family(
         name="kimi-linear",
-        architectures=("KimiK3ForConditionalGeneration", "KimiLinearForCausalLM"),
-        model_types=("kimi_k3", "kimi_linear"),
+        architectures=("KimiLinearForCausalLM",),
+        model_types=("kimi_linear",),
         build=build_linear,
-        markers=frozenset({"kv_lora_rank", "linear_attn_config", "routed_expert_hidden_size"}),
+        markers=_MARKERS,
         names=KDA_NAMES,
     ),
     Family(

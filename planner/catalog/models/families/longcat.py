@@ -29,7 +29,7 @@ def build(view: ConfigView) -> Structure:
     attention = read_mla(view, hidden)
     dense = view.integer("ffn_hidden_size")
     moe = replace(
-        read_moe(view, hidden, width=("expert_ffn_hidden_size", "moe_intermediate_size")),
+        read_moe(view, hidden, width=("expert_ffn_hidden_size", "moe_intermediate_size"), shared_width=0),
         dense_intermediate=dense,
         identity_experts=view.integer("zero_expert_num", minimum=0),
     )

@@ -21,7 +21,7 @@ def build(view: ConfigView) -> Structure:
     layers = view.layers(*LAYERS)
     hidden = view.integer("hidden_size")
     attention = read_gqa(view, hidden, derived_head_dim=True)
-    moe = read_moe(view, hidden, width=("intermediate_size",))
+    moe = read_moe(view, hidden, width=("intermediate_size",), shared_width=0)
     return Structure(
         hidden=hidden,
         layers=stack([attention] * layers, [moe] * layers),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from planner.catalog.models.parts import (
-    EXPERTS,
     MTP,
     Family,
     Layer,
@@ -17,6 +16,7 @@ from planner.catalog.models.view import ConfigView
 from planner.domain.model import DenseMlp, LinearAttention
 
 _BY_LETTER = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+_SHARED_WIDTH = "moe_shared_expert_intermediate_size"
 _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -74,6 +74,8 @@ def build(view: ConfigView) -> Structure:
             mlp = DenseMlp(intermediate=view.integer("intermediate_size"), matrices=matrices)
             kinds[kind] = Layer(attention=None, mlp=mlp)
         else:
+            if view.optional_integer("n_shared_experts") and not view.has(_SHARED_WIDTH):
+                view.missing((_SHARED_WIDTH,))  # wider than a routed expert: a count says nothing
             moe = read_moe(view, hidden, latent=("moe_latent_size",), matrices=matrices)
             kinds[kind] = Layer(attention=None, mlp=moe)
     return Structure(
@@ -90,7 +92,7 @@ FAMILIES = (
         architectures=("NemotronHForCausalLM",),
         model_types=("nemotron_h",),
         build=build,
-        markers=frozenset({"ssm_state_size", "moe_latent_size", *EXPERTS}),
+        markers=frozenset({"ssm_state_size", "moe_latent_size"}),
         names={
             Part.ATTENTION: ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj"),
             Part.ATTENTION_OUTPUT: ("mixer.o_proj",),

@@ -44,7 +44,8 @@ def build_moe(view: ConfigView) -> Structure:
     layers = view.layers(*LAYERS)
     hidden = view.integer("hidden_size")
     attention = read_gqa(view, hidden)
-    mlp = mixed_mlp(view, _moe_layers(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
+    moe = read_moe(view, hidden, shared_width=0)
+    mlp = mixed_mlp(view, _moe_layers(view, layers), moe, dense=("intermediate_size",))
     return Structure(
         hidden=hidden,
         layers=stack([attention] * layers, mlp),
@@ -70,25 +71,33 @@ def _hybrid_attention(view: ConfigView, hidden: int, layers: int) -> list[Attent
     return [full if (i + 1) % every == 0 else linear for i in range(layers)]
 
 
-def build_hybrid(view: ConfigView) -> Structure:
-    """Qwen3-Next and Qwen3.5/3.6, MoE or dense: full attention on every n-th layer, delta nets elsewhere."""
+def build_hybrid_moe(view: ConfigView) -> Structure:
+    """Qwen3-Next and Qwen3.5/3.6 MoE: full attention on every n-th layer, delta nets elsewhere."""
     layers = view.layers(*LAYERS)
     hidden = view.integer("hidden_size")
     attention = _hybrid_attention(view, hidden, layers)
-    other = norms(hidden, layers)
-    if view.has("num_experts"):
-        if not view.has("shared_expert_intermediate_size"):
-            view.missing(("shared_expert_intermediate_size",))
-        mask = _moe_layers(view, layers)
-        mlp = mixed_mlp(view, mask, read_moe(view, hidden), dense=("intermediate_size",))
-        other += float(sum(mask) * hidden)  # the shared expert's gate
-    else:
-        mlp = [DenseMlp(intermediate=view.integer("intermediate_size"))] * layers
+    if not view.has("shared_expert_intermediate_size"):
+        view.missing(("shared_expert_intermediate_size",))
+    mask = _moe_layers(view, layers)
+    mlp = mixed_mlp(view, mask, read_moe(view, hidden), dense=("intermediate_size",))
     return Structure(
         hidden=hidden,
         layers=stack(attention, mlp),
         mtp_layers=read_mtp(view),
-        other_parameters=other,
+        other_parameters=norms(hidden, layers) + float(sum(mask) * hidden),  # the shared expert's gate
+    )
+
+
+def build_hybrid_dense(view: ConfigView) -> Structure:
+    """Qwen3.5/3.6 dense."""
+    layers = view.layers(*LAYERS)
+    hidden = view.integer("hidden_size")
+    mlp = DenseMlp(intermediate=view.integer("intermediate_size"))
+    return Structure(
+        hidden=hidden,
+        layers=stack(_hybrid_attention(view, hidden, layers), [mlp] * layers),
+        mtp_layers=read_mtp(view),
+        other_parameters=norms(hidden, layers),
     )
 
 
@@ -104,19 +113,21 @@ FAMILIES = (
         name="qwen3-next",
         architectures=("Qwen3NextForCausalLM",),
         model_types=("qwen3_next",),
-        build=build_hybrid,
+        build=build_hybrid_moe,
+        markers=_LINEAR,
+    ),
+    Family(
+        name="qwen3.5-moe",
+        architectures=("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
+        model_types=("qwen3_5_moe_text", "qwen3_5_moe"),
+        build=build_hybrid_moe,
         markers=_LINEAR,
     ),
     Family(
         name="qwen3.5",
-        architectures=(
-            "Qwen3_5MoeForConditionalGeneration",
-            "Qwen3_5MoeForCausalLM",
-            "Qwen3_5ForConditionalGeneration",
-            "Qwen3_5ForCausalLM",
-        ),
-        model_types=("qwen3_5_moe_text", "qwen3_5_moe", "qwen3_5_text", "qwen3_5"),
-        build=build_hybrid,
+        architectures=("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
+        model_types=("qwen3_5_text", "qwen3_5"),
+        build=build_hybrid_dense,
         markers=_LINEAR,
     ),
     Family(
