@@ -54,7 +54,7 @@ _MAX_HBM_GBPS: Final = {
     "CDNA3": 6240, "CDNA4": 8320,
 }  # fmt: skip
 _NVLINK_PER_DIRECTION: Final = {"3": 300.0, "4": 450.0, "5": 900.0, "6": 1800.0}
-_RESOURCES: Final = {
+_RESOURCES: Final[dict[Vendor, str | tuple[str, ...]]] = {
     Vendor.NVIDIA: "nvidia.com/", Vendor.AMD: "amd.com/", Vendor.INTEL: ("habana.ai/", "gpu.intel.com/"),
     Vendor.GOOGLE: "google.com/tpu", Vendor.HUAWEI: "huawei.com/",
 }  # fmt: skip
