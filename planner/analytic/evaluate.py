@@ -76,13 +76,20 @@ class Pricer:
         self.usd_per_gpu_hour = usd_per_gpu_hour
         self.popularity_cv = popularity_cv
 
-    def role(self, plan: RolePlan) -> PricedRole:
-        """Tables and memory of one role."""
+    def role(self, plan: RolePlan, *, context_tokens: int) -> PricedRole:
+        """Tables and memory of one role; capacity is stated for requests of `context_tokens`."""
         pool = self.pools[plan.gpu]
         tables = build_tables(
             self.components[plan.gpu], plan, pool, self.engine, popularity_cv=self.popularity_cv
         )
-        memory = rank_memory(self.model, plan, pool.gpu, self.engine, ranks_per_domain=pool.scale_up_gpus)
+        memory = rank_memory(
+            self.model,
+            plan,
+            pool.gpu,
+            self.engine,
+            ranks_per_domain=pool.scale_up_gpus,
+            context_tokens=context_tokens,
+        )
         stack = RoleStack([plan], [tables], [float(memory.kv_tokens_per_rank)])
         return PricedRole(plan=plan, pool=pool, tables=tables, memory=memory, stack=stack)
 
@@ -95,7 +102,7 @@ class Pricer:
     # --- aggregated ---
 
     def _aggregated(self, plan: DeploymentPlan) -> Evaluation:
-        role = self.role(plan.roles[0])
+        role = self.role(plan.roles[0], context_tokens=plan.workload.context_at_end)
         ranks = role.plan.groups * role.plan.parallelism.dp
         target = plan.concurrency / ranks
         grid = _grid(role, plan)
@@ -124,8 +131,8 @@ class Pricer:
     # --- disaggregated ---
 
     def _disaggregated(self, plan: DeploymentPlan) -> Evaluation:
-        prefill = self.role(_the(plan, Role.PREFILL))
-        decode = self.role(_the(plan, Role.DECODE))
+        prefill = self.role(_the(plan, Role.PREFILL), context_tokens=plan.workload.isl)
+        decode = self.role(_the(plan, Role.DECODE), context_tokens=plan.workload.context_at_end)
         workload = plan.workload
         moved = kv_transfer_ms(
             self.model, workload, prefill=prefill.plan, decode=decode.plan, fabric=decode.pool.fabric

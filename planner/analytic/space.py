@@ -17,7 +17,7 @@ from planner.domain.deployment import All2AllBackend, Eplb, Parallelism, Role, R
 from planner.domain.dtypes import KvDtype
 from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool, ScaleUpKind, Vendor
-from planner.domain.legality import check_role
+from planner.domain.legality import role_codes
 from planner.domain.model import ModelSpec
 from planner.domain.problem import SearchBounds
 from planner.perf.memory import rank_memory
@@ -63,6 +63,10 @@ REDUNDANT_TARGET: Final = 32  # vLLM's advice at large scale
 
 NO_MEMORY_WEIGHTS: Final = "memory.weights"
 NO_MEMORY_KV: Final = "memory.one-request"
+MEMORY_TITLES: Final = {
+    NO_MEMORY_WEIGHTS: "Weights and buffers fit on a GPU",
+    NO_MEMORY_KV: "A rank's KV cache holds one whole request",
+}
 LOW_LATENCY_BACKENDS: Final = (All2AllBackend.DEEPEP_LOW_LATENCY, All2AllBackend.NIXL_EP)
 
 
@@ -105,9 +109,9 @@ def enumerate_role(
     legal: list[Candidate] = []
     excluded: Counter[str] = Counter()
     for plan in _product(role, model=model, pool=pool, bounds=bounds, speculation=speculation):
-        violations = check_role(model, plan, pool, engine)
-        if violations:
-            excluded[violations[0].code] += 1
+        codes = role_codes(model, plan, pool, engine)
+        if codes:
+            excluded[codes[0]] += 1
             continue
         memory = rank_memory(
             model, plan, pool.gpu, engine, ranks_per_domain=pool.scale_up_gpus, context_tokens=context_tokens

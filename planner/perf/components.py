@@ -210,7 +210,7 @@ class Components:
         )
 
     def collectives(self, p: Parallelism, ranks_per_domain: int, *, graph: bool) -> Part:
-        """TP all-reduces after attention, dense MLP and (without DP) experts over TOKENS."""
+        """TP all-reduces after attention, dense MLP and (without DP) experts, and DCP exchanges, over TOKENS."""
         key = ("collectives", p.tp, p.dp == 1, p.dcp, graph, ranks_per_domain)
         if key not in self._cache:
             total = _Sum(TOKENS.shape)
@@ -231,8 +231,31 @@ class Components:
                     graph=graph,
                 )
                 total.add(op, float(reductions))
+                if p.dcp > 1:
+                    self._context_parallel(total, p, ranks_per_domain, graph=graph)
             self._cache[key] = total.part()
         return self._cache[key]
+
+    def _context_parallel(self, total: _Sum, p: Parallelism, ranks_per_domain: int, *, graph: bool) -> None:
+        """Decode context parallel: gather the group's queries, then reduce-scatter the partial outputs, per layer."""
+        for group in self.model.layers:
+            a = group.attention
+            if a is None or isinstance(a, LinearAttention):
+                continue
+            heads = a.heads / p.tp * p.dcp
+            if isinstance(a, MlaAttention):
+                query, output = a.kv_lora_rank + a.qk_rope_head_dim, a.kv_lora_rank
+            else:
+                query = output = a.head_dim
+            for kind, width in ((Collective.ALL_GATHER, query), (Collective.REDUCE_SCATTER, output)):
+                op = self.operators.collective(
+                    kind,
+                    gpus=p.dcp,
+                    ranks_per_domain=min(ranks_per_domain, p.dcp),
+                    payload_bytes=TOKENS * heads * width * BF16_BYTES,
+                    graph=graph,
+                )
+                total.add(op, float(group.count))
 
     def head(self, tp: int) -> Part:
         """LM head GEMM, logits gather and sampling over TOKENS read as sampled sequences."""

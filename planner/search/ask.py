@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from planner.catalog.hardware import default_node, load_engine, load_fabric, load_gpu, load_node
+from planner.catalog.engines import load_engine
+from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
 from planner.domain.deployment import Strategy
 from planner.domain.dtypes import ComputeDtype, KvDtype

@@ -37,7 +37,7 @@ def plan_of(solution: Solution, found: StrategyPoints, index: int) -> Deployment
         )
     else:
         second = found.second[int(points.second[index])]
-        priced = solution.pricer.role(first)
+        priced = solution.pricer.role(first, context_tokens=problem.workload.isl)
         pre = prefill_points(priced.stack, problem.workload)
         peak = round(float(pre.capacity_per_ms[0, 0]) * problem.workload.isl * 1000.0, 1)
         roles = (

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.analytic.evaluate import MODEL_VERSION
+from planner.analytic.space import MEMORY_TITLES
 from planner.domain.deployment import DeploymentPlan, Strategy
 from planner.domain.engine import EngineProfile
 from planner.domain.evaluation import Evaluation
@@ -64,7 +65,7 @@ def question(problem: PlanningProblem) -> str:
 
 def _counts(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> SpaceCounts:
     exclusions = tuple(
-        Exclusion(code=code, title=rule_title(code), count=count)
+        Exclusion(code=code, title=MEMORY_TITLES.get(code) or rule_title(code), count=count)
         for code, count in sorted(solution.excluded.items(), key=lambda item: (-item[1], item[0]))
     )
     return SpaceCounts(

@@ -24,7 +24,7 @@ from planner.analytic.stack import RoleStack
 from planner.domain.deployment import Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool
-from planner.domain.legality import check_pair
+from planner.domain.legality import pair_codes
 from planner.domain.problem import PlanningProblem
 from planner.perf.components import Components
 from planner.perf.operators.library import load_operators
@@ -225,10 +225,16 @@ def _pairing(
     def legal(p: int, d: int) -> bool:
         key = (*_pair_key(prefill[p]), *_pair_key(decode[d]))
         if key not in verdicts:
-            violations = check_pair(model, prefill[p], decode[d], problem.prefill_pool, problem.decode_pool)
-            verdicts[key] = not violations
-            if violations:
-                excluded[violations[0].code] += 1
+            codes = pair_codes(
+                model,
+                prefill[p],
+                decode[d],
+                prefill_pool=problem.prefill_pool,
+                decode_pool=problem.decode_pool,
+            )
+            verdicts[key] = not codes
+            if codes:
+                excluded[codes[0]] += 1
         return verdicts[key]
 
     def transfer(p: int, d: int) -> float:
