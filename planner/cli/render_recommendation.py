@@ -155,13 +155,14 @@ def interval(e: Estimate) -> str:
 def _pick(pick: RankedPlan, r: Recommendation) -> None:
     out = stdout()
     out.print(f"\n[bold]Pick[/bold]  {pick.plan.label()}")
-    _numbers(pick.evaluation)
+    print_numbers(pick.evaluation)
     out.print("\n[bold]Why[/bold]")
     for reason in r.reasons:
         out.print(f"  - {reason}", markup=False)
 
 
-def _numbers(v: Evaluation) -> None:
+def print_numbers(v: Evaluation) -> None:
+    """Print the figures of one evaluation with intervals, engine and weakest source."""
     out = stdout()
     basis = "interpolates within the curves' data"
     if v.extrapolates:
@@ -190,6 +191,6 @@ def _shortfall(r: Recommendation) -> None:
     out.print(f"  binding: {shortfall.binding}", markup=False)
     if shortfall.nearest is not None:
         out.print(f"  nearest: {shortfall.nearest.plan.label()}", markup=False)
-        _numbers(shortfall.nearest.evaluation)
+        print_numbers(shortfall.nearest.evaluation)
     for line in shortfall.needed:
         out.print(f"  would do: {line}", markup=False)
