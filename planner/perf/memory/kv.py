@@ -1,8 +1,8 @@
 """KV-cache layout of one rank: what a request holds, at the physical minimum and in the engine's blocks.
 
 The block arithmetic follows vLLM 0.33: layers of one cache type form groups, all groups draw from one pool of
-equal blocks, a block belongs to one group. Known limits: the DeepSeek-V4 grouping is an order of magnitude only,
-and chunked local layers (Llama 4) are given full pages.
+equal blocks, a block belongs to one group. Known limits: DeepSeek-V4 grouping is inferred, from one published
+capacity; chunked local layers (Llama 4) are given full pages.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _ALIGN_TOKENS_LATENT = 64
 # DeepSeek-V4 stores 8 bytes of scales beside the 576 of an fp8 entry (vLLM 0.33: 584 B per state).
 _COMPRESSED_SCALE_BYTES = 8.0
 _CONV_ELEMENT_BYTES = 2.0
+_WINDOW_BLOCK_PART = 1.0 / 4.0
 
 
 class CacheKind(StrEnum):
@@ -45,7 +46,8 @@ class LayerCache(NamedTuple):
     """`layers` layers with the same cache on one rank.
 
     `bytes_per_token` of one layer (FULL, WINDOW); `window` tokens (WINDOW); `state_bytes` of one layer (STATE).
-    `chunked`: a window the engine's block manager does not exploit.
+    `chunked`: a window the engine's block manager does not exploit. `block_part`: share of the block size that a
+    page covers. `stretches`: the page may cover a longer stretch that is not a whole multiple.
     """
 
     kind: CacheKind
@@ -54,6 +56,8 @@ class LayerCache(NamedTuple):
     window: int = 0
     state_bytes: float = 0.0
     chunked: bool = False
+    block_part: float = 1.0
+    stretches: bool = False
 
 
 class CacheGroups(NamedTuple):
@@ -170,12 +174,13 @@ def _layer_caches(model: ModelSpec, group: LayerGroup, key: LayoutKey) -> list[L
     if isinstance(a, CompressedAttention):
         # The window is always stored packed, whatever the cache dtype (see ModelSpec.fixed_state_bytes).
         entry = compressed_entry_bytes(a, KvDtype.FP8) + _COMPRESSED_SCALE_BYTES
-        caches = [LayerCache(CacheKind.WINDOW, group.count, entry, a.window)]
+        # One page holds as many window entries as compressed entries of a block: a quarter of its tokens.
+        caches = [LayerCache(CacheKind.WINDOW, group.count, entry, a.window, block_part=_WINDOW_BLOCK_PART)]
         if a.ratio is not None:
             growing = model.layer_kv_bytes_per_token(group, key.kv)
             if key.kv is KvDtype.FP8:
                 growing += _COMPRESSED_SCALE_BYTES / a.ratio
-            caches.append(LayerCache(CacheKind.FULL, group.count, growing))
+            caches.append(LayerCache(CacheKind.FULL, group.count, growing, stretches=True))
         return caches
     if isinstance(a, LinearAttention):
         return [LayerCache(CacheKind.STATE, group.count, state_bytes=engine_state_bytes(a) / key.tp)]
@@ -226,7 +231,7 @@ def _group(
     largest = max(c.layers for c in caches)
     size = largest if largest < 1.5 * smallest else smallest
     state = max((c.state_bytes for c in caches), default=0.0)
-    widest = max((c.bytes_per_token for c in caches), default=0.0)
+    widest = max((c.bytes_per_token * c.block_part for c in caches), default=0.0)
     block = block_size
     if state > block * widest > 0.0:
         align = _ALIGN_TOKENS_LATENT if latent else _ALIGN_TOKENS
@@ -236,8 +241,10 @@ def _group(
     for c in caches:
         tokens = block
         if c.kind is not CacheKind.STATE:
-            ratio = page / (block * c.bytes_per_token)
+            covers = max(int(block * c.block_part), 1)
+            ratio = page / (covers * c.bytes_per_token)
             # A narrower layer gets a longer block when the ratio is whole; otherwise its page is padded.
-            tokens = block * round(ratio) if abs(ratio - round(ratio)) < 1e-9 else block
+            whole = abs(ratio - round(ratio)) < 1e-9
+            tokens = covers * (round(ratio) if whole else int(ratio) if c.stretches else 1)
         groups.append(CacheGroups(c.kind, math.ceil(c.layers / size), tokens, c.window))
     return tuple(groups), size * page

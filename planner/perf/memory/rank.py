@@ -10,7 +10,7 @@ from planner.domain.engine import EngineProfile
 from planner.domain.evaluation import MemoryBreakdown
 from planner.domain.hardware import GpuProfile
 from planner.domain.memo import IdentityMemo
-from planner.domain.model import ModelSpec
+from planner.domain.model import CompressedAttention, ModelSpec
 from planner.perf.memory.kv import KvLayout, LayoutKey, kv_layout
 from planner.perf.memory.overheads import GIB, activation_bytes, buffer_bytes
 from planner.perf.memory.weights import weights_per_rank_bytes
@@ -43,7 +43,7 @@ def rank_memory(
     `ranks_per_domain`: ranks of the EP group that share a scale-up domain. `context_tokens`: length of the requests
     the capacity is stated for (default: the model's maximum); it matters for windowed and recurrent layers and for
     block rounding only. `hybrid_manager`: whether windowed layers give pages back; by default not in prefill and
-    decode roles, whose KV connector switches the manager off, unless recurrent layers need it.
+    decode roles, whose KV connector switches the manager off, unless recurrent or compressed layers need it.
 
     `kv_gib` is negative when weights and overheads do not fit, and says how much is missing; `kv_tokens_per_rank`
     is then 0. `kv_bytes_per_token` is the mean over a request of `context_tokens`, fixed state included.
@@ -154,7 +154,7 @@ def _concurrency(
 def _layout(model: ModelSpec, role: RolePlan, hybrid_manager: bool | None) -> KvLayout:
     p = role.parallelism
     if hybrid_manager is None:
-        hybrid_manager = role.role is Role.AGGREGATED or _recurrent(model)
+        hybrid_manager = role.role is Role.AGGREGATED or _needs_manager(model)
     key = LayoutKey(
         p.tp,
         p.dcp,
@@ -171,8 +171,9 @@ def _in_flight(role: RolePlan, engine: EngineProfile) -> int:
     return role.max_num_batched_tokens * (2 if engine.async_scheduling else 1)
 
 
-def _is_hybrid(model: ModelSpec) -> bool:
-    return model.is_hybrid
+def _mixes_caches(model: ModelSpec) -> bool:
+    """Recurrent state and compressed caches cannot be laid out as full pages, so the manager stays on."""
+    return model.is_hybrid or any(isinstance(g.attention, CompressedAttention) for g in model.layers)
 
 
-_recurrent = IdentityMemo(_is_hybrid)
+_needs_manager = IdentityMemo(_mixes_caches)
