@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from planner.cli.output import print_table, stdout
 from planner.cli.render_recommendation import interval
+from planner.domain.evaluation import MemoryBreakdown
 from planner.search.price import Priced
+
+_MEMORY: Final[tuple[tuple[str, Callable[[MemoryBreakdown], str]], ...]] = (
+    ("device total", lambda m: f"{m.total_gib:.1f}"),
+    ("kept free", lambda m: f"{m.reserved_gib:.1f}"),
+    ("attention weights", lambda m: f"{m.weights_attention_gib:.1f}"),
+    ("expert weights", lambda m: f"{m.weights_experts_gib:.1f}"),
+    ("other weights", lambda m: f"{m.weights_other_gib:.1f}"),
+    ("activations", lambda m: f"{m.activations_gib:.1f}"),
+    ("CUDA graphs", lambda m: f"{m.graphs_gib:.1f}"),
+    ("communication buffers", lambda m: f"{m.buffers_gib:.1f}"),
+    ("KV cache", lambda m: f"{m.kv_gib:.1f}"),
+    ("KV tokens per DP rank", lambda m: f"{m.kv_tokens_per_rank:,}"),
+)
 
 
 def print_evaluation(priced: Priced) -> None:
@@ -54,18 +71,11 @@ def print_evaluation(priced: Priced) -> None:
         right=(2, 3),
     )
     print_table(
-        ["role", "total", "kept free", "attention", "experts", "other", "activ.", "graphs", "buffers", "KV", "KV tokens/rank"],
-        [
-            [
-                m.role.value, f"{m.total_gib:.1f}", f"{m.reserved_gib:.1f}", f"{m.weights_attention_gib:.1f}",
-                f"{m.weights_experts_gib:.1f}", f"{m.weights_other_gib:.1f}", f"{m.activations_gib:.1f}",
-                f"{m.graphs_gib:.1f}", f"{m.buffers_gib:.1f}", f"{m.kv_gib:.1f}", f"{m.kv_tokens_per_rank:,}",
-            ]
-            for m in v.memory
-        ],
-        title="Memory per GPU, GiB",
-        right=range(1, 11),
-    )  # fmt: skip
+        ["GiB per GPU", *(m.role.value for m in v.memory)],
+        [[name, *(cell(m) for m in v.memory)] for name, cell in _MEMORY],
+        title="Memory",
+        right=range(1, 1 + len(v.memory)),
+    )
     basis = (
         "extrapolates in " + ", ".join(v.extrapolates)
         if v.extrapolates
