@@ -1,0 +1,126 @@
+"""`planner export`: a saved plan as manifests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli.output import emit_json
+from planner.domain.errors import InputError, Issue, did_you_mean
+
+if TYPE_CHECKING:
+    from planner.domain.deployment import DeploymentPlan, Role
+    from planner.domain.model import ModelSpec
+    from planner.export.options import RoleHardware
+
+
+def export(
+    plan: Annotated[Path, typer.Argument(help="A saved plan (planner recommend ... --save FILE).")],
+    target: Annotated[
+        str, typer.Option("--target", "-t", help="llm-d, kustomize, helm-values, kserve, dynamo or compose.")
+    ] = "llm-d",
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="Cloud overlay; default: from the plan's node profile.")
+    ] = None,
+    dialect: Annotated[
+        str | None, typer.Option("--dialect", help="Tested set of versions; default: the newest that fits.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Namespace written into the objects.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the deployment; default: the plan's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write to; default: one stream on stdout.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE, e.g. model.source=pvc, gateway=NAME.")
+    ] = None,
+    profiles: Annotated[
+        Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON document with the objects on stdout.")
+    ] = False,
+) -> None:
+    """Write a saved plan as manifests for kubectl.
+
+    planner export PLAN | kubectl apply --server-side -f -
+    """
+    from planner import __version__
+    from planner.catalog.plans import load_plan
+    from planner.export.options import ExportOptions, Target
+    from planner.export.settings import apply_settings
+    from planner.export.targets import export_plan
+
+    known = [t.value for t in Target]
+    if target not in known:
+        raise InputError(
+            Issue(
+                code="export.target_unknown",
+                what=f"target '{target}'",
+                why="a target is an export format",
+                fix=f"{did_you_mean(target, known)} (known: {', '.join(known)})",
+                where="--target",
+            )
+        )
+    options = apply_settings(
+        ExportOptions(
+            target=Target(target),
+            provider=provider,
+            dialect=dialect,
+            namespace=namespace,
+            name=name,
+            created_by=f"wideplan {__version__}",
+        ),
+        settings or [],
+    )
+    loaded = load_plan(plan)
+    model, hardware = load_facts(loaded, profiles=profiles)
+    made = export_plan(loaded, model=model, hardware=hardware, options=options)
+    for note in made.notes:
+        sys.stderr.write(f"note: {note}\n")
+    if json:
+        emit_json(
+            "manifests",
+            {"plan": loaded.name, "target": target, "objects": [m.plain() for m in made.manifests]},
+        )
+        return
+    if out is not None and str(out) != "-":
+        from planner.export.folder import write_folder
+
+        for path in write_folder(made.files, out):
+            sys.stderr.write(f"wrote {path}\n")
+        return
+    if made.stream is None:
+        raise InputError(
+            Issue(
+                code="export.needs_folder",
+                what=f"target '{target}' on stdout",
+                why="it is a tree of files",
+                fix="--out DIR",
+                where="--out",
+            )
+        )
+    sys.stdout.write(made.stream)
+
+
+def load_facts(plan: DeploymentPlan, *, profiles: Path | None) -> tuple[ModelSpec, dict[Role, RoleHardware]]:
+    """The model and the profiles that `plan` names."""
+    from planner.catalog.hardware import load_fabric, load_gpu, load_node, with_fabric
+    from planner.catalog.models import load_model
+    from planner.export.options import RoleHardware
+
+    fabric = load_fabric(plan.fabric, overlay=profiles)
+    hardware = {}
+    for role in plan.roles:
+        node = load_node(role.node, overlay=profiles)
+        shape = node if node.fabric == fabric.id else with_fabric(node, fabric)
+        hardware[role.role] = RoleHardware(
+            gpu=load_gpu(role.gpu, overlay=profiles), node=shape, fabric=fabric
+        )
+    return load_model(plan.model, overlay=profiles), hardware
