@@ -281,6 +281,40 @@ def test_async_scheduling_holds_two_batches_of_window_blocks() -> None:
     assert one / two == pytest.approx((4096 + 5 * 321) / (4096 + 5 * 193), rel=1e-3)
 
 
+def test_running_requests_hold_windows_and_share_the_prompts_in_flight() -> None:
+    gemma = specs.gemma4_26b()
+    role = specs.role(block_size=16, tokens=2048)
+    block = 5 * 65_536.0
+
+    def fit(blocks: int) -> int:
+        return max_concurrency(
+            gemma, role, specs.engine(), available_bytes=blocks * block, context_tokens=131072
+        )
+
+    # 4,096 blocks of the global group and 5 x (64 + 1) of windows; null block and 5 x 128 blocks in flight.
+    per_request, reserved = 4096 + 5 * 65, 1 + 5 * 128
+    assert fit(reserved + 3 * per_request) == 3
+    assert fit(reserved + 3 * per_request - 1) == 2
+
+
+@given(models, widths, kv, st.integers(1, 131072), st.floats(0, 200))
+@settings(max_examples=100, deadline=None)
+def test_physical_minimum_never_runs_fewer_requests(name, width, kv_dtype, context, gib) -> None:
+    role = _role(name, width, kv_dtype)
+    counts = [
+        max_concurrency(
+            MODELS[name],
+            role,
+            specs.engine(),
+            available_bytes=gib * GIB,
+            context_tokens=context,
+            mode=mode,
+        )
+        for mode in (MemoryMode.ENGINE_ALLOCATION, MemoryMode.PHYSICAL_MINIMUM)
+    ]
+    assert counts[0] <= counts[1]
+
+
 def test_connector_roles_lose_the_hybrid_manager_unless_recurrent() -> None:
     def tokens(name: str, kind: Role) -> int:
         return kv_tokens_per_rank(

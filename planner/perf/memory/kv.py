@@ -121,6 +121,12 @@ class KvLayout:
                 blocks += g.groups * self.state_blocks
         return blocks
 
+    def chunk_blocks(self, tokens: int) -> int:
+        """Blocks that `tokens` tokens of prompts in flight hold beyond the windows of their requests."""
+        return sum(
+            g.groups * math.ceil(tokens / g.block_tokens) for g in self.groups if g.kind is CacheKind.WINDOW
+        )
+
     def pool_blocks(self, available_bytes: float) -> int:
         """Blocks of the pool; one of them, the null block, is never given to a request."""
         if self.block_bytes <= 0.0:

@@ -99,14 +99,15 @@ def kv_tokens_per_rank(
 ) -> int:
     """Tokens one DP rank caches in `available_bytes` per GPU, as vLLM logs them ("GPU KV cache size").
 
-    That figure is the number of requests of `context_tokens` that fit, times their length; for hybrid and
-    windowed models it therefore depends on the length.
+    That figure is the number of requests of `context_tokens` that fit, times their length, with all of them in
+    the middle of a full prefill step. For hybrid and windowed models it therefore depends on the length.
     """
     context = context_tokens if context_tokens is not None else model.max_position
-    concurrency = _concurrency(
-        model, role, engine, available_bytes, context, mode, hybrid_manager, null_blocks=0
-    )
-    return int(concurrency * context)
+    layout = _layout(model, role, hybrid_manager)
+    if mode is MemoryMode.PHYSICAL_MINIMUM:
+        return int(_requests_held(layout, available_bytes, context) * context)
+    blocks = layout.request_blocks(context, in_flight_tokens=_in_flight(role, engine))
+    return int(layout.pool_blocks(available_bytes) / blocks * context) if blocks else 0
 
 
 def max_concurrency(
@@ -119,36 +120,26 @@ def max_concurrency(
     mode: MemoryMode = MemoryMode.ENGINE_ALLOCATION,
     hybrid_manager: bool | None = None,
 ) -> int:
-    """Whole requests of `context_tokens` tokens that one DP rank holds at once.
+    """Whole requests of `context_tokens` tokens that one DP rank runs at once.
 
-    Rounds up to blocks, reserves recurrent state and windows, and leaves out the null block.
+    Rounds up to blocks, reserves recurrent state and windows, and leaves out the null block. Running requests hold
+    their window and the tokens of one decode step; the prompts in flight are reserved once for the rank, since a
+    step is shared. On windowed models this is more than the engine's start-up log promises.
     `available_bytes`: per GPU, ``MemoryBreakdown.kv_gib`` x 2**30.
     """
-    return int(
-        _concurrency(
-            model, role, engine, available_bytes, context_tokens, mode, hybrid_manager, null_blocks=1
-        )
-    )
-
-
-def _concurrency(
-    model: ModelSpec,
-    role: RolePlan,
-    engine: EngineProfile,
-    available_bytes: float,
-    context: int,
-    mode: MemoryMode,
-    hybrid_manager: bool | None,
-    *,
-    null_blocks: int,
-) -> float:
     layout = _layout(model, role, hybrid_manager)
     if mode is MemoryMode.PHYSICAL_MINIMUM:
-        per_request = layout.request_bytes(context)
-        return max(available_bytes, 0.0) / per_request if per_request > 0.0 else 0.0
-    blocks = layout.request_blocks(context, in_flight_tokens=_in_flight(role, engine))
-    usable = max(layout.pool_blocks(available_bytes) - null_blocks, 0)
-    return usable / blocks if blocks else 0.0
+        return int(_requests_held(layout, available_bytes, context_tokens))
+    step = 1 + (role.speculation.draft_tokens if role.speculation is not None else 0)
+    blocks = layout.request_blocks(context_tokens, in_flight_tokens=step)
+    reserved = 1 + layout.chunk_blocks(_in_flight(role, engine))
+    usable = max(layout.pool_blocks(available_bytes) - reserved, 0)
+    return usable // blocks if blocks else 0
+
+
+def _requests_held(layout: KvLayout, available_bytes: float, context: int) -> float:
+    per_request = layout.request_bytes(context)
+    return max(available_bytes, 0.0) / per_request if per_request > 0.0 else 0.0
 
 
 def _layout(model: ModelSpec, role: RolePlan, hybrid_manager: bool | None) -> KvLayout:
