@@ -137,7 +137,7 @@ class ModelSpec:
     tied_embeddings: bool = False
     mtp_layers: int = 0
     other_parameters: float = 0.0  # norms, routers' biases and the like, whole model, bf16
-    encoder: bool = False
+    encoder: bool = False  # multimodal: an image or sound encoder sits before the decoder
     source: str = ""
     source_date: str = ""
     confirmed: bool = True  # False: the structure was written from memory, not from a published file

@@ -305,3 +305,10 @@ def test_folder_with_hf_quant_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(data["config"]))
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(data["quant_config"]))
     assert load_model(str(tmp_path)).quantization == load_model("nvidia/DeepSeek-V3.1-NVFP4").quantization
+
+
+def test_multimodal_models_are_marked() -> None:
+    assert load_model("kimi-k2.5").encoder
+    assert load_model("nvidia/MiniMax-M3-NVFP4").encoder
+    assert not load_model("MiniMaxAI/MiniMax-M3").encoder
+    assert not load_model("deepseek-v3").encoder

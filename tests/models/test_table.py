@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -93,10 +92,8 @@ def test_weight_bytes(name: str, row: dict[str, str]) -> None:
     )
 
 
-def test_every_config_file_is_read_or_refused_by_architecture() -> None:
+def test_every_config_file_is_read() -> None:
     files = [f for f in CONFIGS.glob("*_config.json") if not f.name.endswith("_hf_quant_config.json")]
     assert len(files) > 80
     for file in files:
-        if json.loads(file.read_text())["architectures"] == ["DeciLMForCausalLM"]:
-            continue
         assert read_model(file, model_id=file.stem).total_parameters > 5e8

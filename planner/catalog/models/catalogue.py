@@ -263,10 +263,16 @@ def load_model(name_or_path: str, *, overlay: Path | None = None) -> ModelSpec:
             what=f"model '{name}'",
             why="it is not in the catalogue, not a file or folder here, and not in the local Hugging Face cache "
             f"({hub_cache()}); nothing is downloaded",
-            fix=f"{did_you_mean(name, known)} Or fetch its {CONFIG} (hf download {name} {CONFIG}) and name that file",
+            fix=f"{did_you_mean(name, known)} Or {_fetch_hint(name)} and name that file",
             where="--model",
         )
     )
+
+
+def _fetch_hint(name: str) -> str:
+    if name.count("/") == 1:
+        return f"fetch its {CONFIG} (hf download {name} {CONFIG})"
+    return f"fetch the repository's {CONFIG}"
 
 
 def find_entry(name: str) -> Path | None:

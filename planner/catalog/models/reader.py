@@ -90,10 +90,16 @@ def _assemble(view: ConfigView, *, model_id: str, separate: ConfigView | None) -
         layers=structure.groups(),
         quantization=quantization,
         tied_embeddings=tied,
+        encoder=_has_encoder(view, architecture),
         mtp_layers=structure.mtp_layers,
         other_parameters=structure.other_parameters,
         notes="; ".join(structure.notes),
     )
+
+
+def _has_encoder(view: ConfigView, architecture: str) -> bool:
+    """Whether images or sound can come in: engines treat such models apart (no DBO, for one)."""
+    return architecture.endswith("ForConditionalGeneration") or view.has("vision_config", "audio_config")
 
 
 def text_view(view: ConfigView) -> ConfigView:

@@ -17,6 +17,7 @@ from planner.catalog.models.families import (
     minimax,
     mixtral,
     nemotron,
+    nemotron_nas,
     qwen,
     step,
 )
@@ -34,6 +35,7 @@ FAMILIES: tuple[Family, ...] = (
     *llama4.FAMILIES,
     *mixtral.FAMILIES,
     *nemotron.FAMILIES,
+    *nemotron_nas.FAMILIES,
     *gemma4.FAMILIES,
     *ernie.FAMILIES,
     *hunyuan.FAMILIES,
@@ -48,7 +50,7 @@ _BY_MODEL_TYPE = {t: f for f in FAMILIES for t in f.model_types}
 # Families without experts refuse their keys.
 # MARKERS: keys that change memory or time and that a family has to know about. A config that has one of them, set to
 # something that takes effect, must not be read by a family that would ignore it.
-_DENSE_FAMILIES = frozenset({"llama", "qwen3", "qwen3.5"})
+_DENSE_FAMILIES = frozenset({"llama", "qwen3", "qwen3.5", "nemotron-nas"})
 MARKERS = (
     "kv_lora_rank",
     "compress_ratios",
