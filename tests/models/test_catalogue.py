@@ -168,6 +168,15 @@ def test_overlay_in_yaml(tmp_path) -> None:
     assert isinstance(spec.layers[0].mlp, MoeMlp)
 
 
+def test_entry_whose_published_size_does_not_follow_is_refused(tmp_path) -> None:
+    (tmp_path / "models").mkdir()
+    entry = json.loads((FOLDER / "deepseek-ai--deepseek-r1.json").read_text())
+    entry["config"]["n_routed_experts"] = 128
+    (tmp_path / "models" / "r1.json").write_text(json.dumps(entry))
+    with pytest.raises(InputError, match=r"model\.size-mismatch"):
+        load_model("deepseek-r1", overlay=tmp_path)
+
+
 def test_bare_config_as_an_entry_is_refused_with_every_missing_key(tmp_path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "bare.json").write_text('{"hidden_size": 4096}')

@@ -159,7 +159,8 @@ def read_entry(path: Path) -> ModelSpec:
     """Read one catalogue entry: ``{id, aliases, source, date, confirmed, notes, config, quant_config, expected}``.
 
     `config` holds the keys of the model's config.json, `quant_config` those of its hf_quant_config.json.
-    Raises InputError ``model.entry-invalid`` and the errors of `read_model`.
+    Raises InputError ``model.entry-invalid``, ``model.size-mismatch`` when the total differs from
+    ``expected.total_parameters_b``, and the errors of `read_model`.
     """
     if path.suffix == ".json":
         data = read_json(path)
@@ -175,6 +176,7 @@ def read_entry(path: Path) -> ModelSpec:
     spec = read_model(
         config, model_id=str(data["id"]), quant=quant if isinstance(quant, Mapping) else None, file=f"{path}"
     )
+    _check_expected(spec, data.get("expected"), path)
     aliases = data.get("aliases")
     return replace(
         spec,
@@ -184,6 +186,24 @@ def read_entry(path: Path) -> ModelSpec:
         confirmed=bool(data.get("confirmed", True)),
         notes=str(data.get("notes", "")),
     )
+
+
+def _check_expected(spec: ModelSpec, expected: object, path: Path) -> None:
+    """The published total must come out of the structure, within 0.5 % or the last digit of one decimal."""
+    total = expected.get("total_parameters_b") if isinstance(expected, Mapping) else None
+    if not isinstance(total, int | float) or isinstance(total, bool):
+        return
+    counted = spec.total_parameters / 1e9
+    if abs(counted - total) > max(0.005 * abs(total), 0.051):
+        raise InputError(
+            Issue(
+                code="model.size-mismatch",
+                what=f"the structure comes to {counted:,.1f} B parameters, the entry expects {total:,.1f} B",
+                why="they must agree within 0.5 %, MTP layers and encoders left out",
+                fix="correct the keys under 'config', or 'expected' when the published size was misread",
+                where=f"{path} @ $.expected.total_parameters_b",
+            )
+        )
 
 
 def read_any(path: Path) -> ModelSpec:
