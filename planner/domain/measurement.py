@@ -38,10 +38,10 @@ class MeasurementFlag(StrEnum):
     CANCELLED = "run was cancelled or incomplete"
     FEW_REQUESTS = "fewer requests than two per concurrent user"
     TPOT_FROM_RATE = "TPOT derived from the per-user rate"
-    TPOT_FROM_E2E = "TPOT derived from mean E2E and mean TTFT"
     SUSPECT_CONFIGURATION = "source marks the configuration as unreliable"
     QUALITY_CHECK_FAILED = "source marks the run as failing its quality check"
     DENOMINATOR_INFERRED = "per-GPU denominator inferred from the total"
+    SINGLE_PHASE = "one phase measured alone"
     PERCENTILE_ASSUMED = "percentile not stated by the source"
 
 
