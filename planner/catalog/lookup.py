@@ -77,20 +77,26 @@ def load_profile(kind: str, name: str, cls: type[T], *, noun: str, overlay: Path
 
 
 def load_file(path: Path, cls: type[T]) -> T:
-    """Load one profile file; its id must be the file name."""
+    """Load one profile file; its id must be the file name (``profiles.id``)."""
     document = read_document(path)
     value = structure(document, cls)
-    if value.id != path.stem:
-        raise InputError(
-            Issue(
-                code="profiles.id",
-                what=f"id '{value.id}' in a file named {path.name}",
-                why="profiles are found by file name, so the two must agree",
-                fix=f"rename the file to {value.id}{path.suffix} or set id: {path.stem}",
-                where=document.where(("id",)),
-            )
-        )
+    issue = misnamed(value, document, path)
+    if issue is not None:
+        raise InputError(issue)
     return value
+
+
+def misnamed(value: Named, document: Document, path: Path) -> Issue | None:
+    """Return the ``profiles.id`` issue when the id of `value` is not the name of its file."""
+    if value.id == path.stem:
+        return None
+    return Issue(
+        code="profiles.id",
+        what=f"id '{value.id}' in a file named {path.name}",
+        why="profiles are found by file name, so the two must agree",
+        fix=f"rename the file to {value.id}{path.suffix} or set id: {path.stem}",
+        where=document.where(("id",)),
+    )
 
 
 def unknown(kind: str, name: str, *, noun: str, overlay: Path | None = None) -> Issue:

@@ -17,7 +17,7 @@ import yaml
 
 from planner.catalog.documents import Document, read_document
 from planner.catalog.findings import Report
-from planner.catalog.wire import structure, unstructure
+from planner.catalog.wire import structure, structure_data, unstructure
 from planner.domain.deployment import DeploymentPlan, Role, Strategy
 from planner.domain.errors import InputError, Issue
 
@@ -28,6 +28,8 @@ _SCHEMA = re.compile(r"wideplan\.([a-z-]+)/v(\d+)")
 
 def dump_plan(plan: DeploymentPlan, *, as_yaml: bool = False) -> str:
     """Return the document of `plan` as text, ending in a newline."""
+    # Equal plans give equal bytes: a rate written as 2000 becomes 2000.0, as it would be after loading.
+    plan = structure_data(unstructure(plan), DeploymentPlan, name="plan")
     document = {"schema": SCHEMA, "plan": unstructure(plan)}
     if as_yaml:
         return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=100)

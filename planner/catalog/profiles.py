@@ -12,7 +12,7 @@ from planner.catalog.documents import Document, read_document
 from planner.catalog.engines import version_key
 from planner.catalog.gpu_checks import check_gpu
 from planner.catalog.locate import data_root
-from planner.catalog.lookup import SUFFIXES, find_file, iter_files, list_ids, load_file
+from planner.catalog.lookup import SUFFIXES, find_file, iter_files, list_ids, load_file, misnamed
 from planner.catalog.recipes import check_recipe
 from planner.catalog.wire import structure
 from planner.domain.engine import EngineProfile
@@ -87,6 +87,7 @@ def check_file(path: Path, *, overlay: Path | None = None) -> tuple[str, tuple[I
     The kind is told by the folder the file is in (``gpus/``, ...), otherwise by its keys. Problems are returned, not
     raised, so that one bad file does not hide the next.
     """
+    kind = _folder_kind(path) or "?"
     try:
         document = read_document(path)
         kind = _kind_of(path, document)
@@ -95,8 +96,9 @@ def check_file(path: Path, *, overlay: Path | None = None) -> tuple[str, tuple[I
             return kind, check_recipe(recipe, document=document, overlay=overlay)
         profile = structure(document, CLASSES[kind])
     except PlannerError as e:
-        return _folder_kind(path) or "?", e.issues
-    return kind, _judge(profile, document, path, overlay)
+        return kind, e.issues
+    wrong_name = misnamed(profile, document, path) if _folder_kind(path) is not None else None
+    return kind, ((wrong_name,) if wrong_name else ()) + _judge(profile, document, path, overlay)
 
 
 def findings(found: Found, *, overlay: Path | None = None) -> tuple[Issue, ...]:

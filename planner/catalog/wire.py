@@ -204,19 +204,22 @@ def _mapping_hook(t: Any, c: Converter) -> Any:
     def hook(value: object, _: object) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
             raise _expected(value, "a mapping", "write 'key: value' pairs")
-        return dict(_each(iter(value.items()), pair, t))
+        return dict(_each(iter(value.items()), pair, t, step=str))
 
     return hook
 
 
-def _each(items: Iterator[tuple[Any, Any]], build: Any, t: Any) -> list[Any]:
-    """Apply `build(key, value)` to all items and raise the collected errors as one group."""
+def _each(items: Iterator[tuple[Any, Any]], build: Any, t: Any, *, step: type[int | str] = int) -> list[Any]:
+    """Apply `build(key, value)` to all items and raise the collected errors as one group.
+
+    `step` is how a key appears in paths: an index of a list, or the text of a mapping key.
+    """
     out, errors = [], []
     for key, value in items:
         try:
             out.append(build(key, value))
         except (_WireError, ClassValidationError, IterableValidationError) as e:
-            note = IterableValidationNote(f"item {key}", key, t)
+            note = IterableValidationNote(f"item {key}", step(key), t)
             e.__notes__ = [*getattr(e, "__notes__", []), note]
             errors.append(e)
     if errors:

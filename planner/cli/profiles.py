@@ -177,10 +177,10 @@ def _fabric_row(fabric: FabricProfile) -> Sequence[str]:
 
 def _node_row(node: NodeShape) -> Sequence[str]:
     s = node.sources
-    rdma = f"{node.rdma_resource}: {node.rdma_count}" if node.rdma_resource else "-"
+    rdma = f"{node.rdma_resource.rpartition('/')[2]} x{node.rdma_count}" if node.rdma_resource else "-"
     return (
         node.id,
-        f"{node.gpus_per_node} x {node.gpu}",
+        f"{node.gpus_per_node}x {node.gpu}",
         _star(node.fabric, s.get("fabric")),
         rdma,
     )
