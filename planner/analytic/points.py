@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.analytic.closed_loop import (
-    AggregatedPoints,
     DecodePoints,
     PrefillPoints,
     aggregated_points,
@@ -23,7 +22,8 @@ from planner.domain.workload import Workload
 from planner.perf.operators.base import FloatArray
 
 IntArray = NDArray[np.int32]
-CHUNK_POINTS = 400_000  # bounds the memory of the pairing; about 100 MB of temporaries
+SmallFloats = NDArray[np.float32] | FloatArray
+CHUNK_POINTS = 150_000  # bounds the memory of the pairing's temporaries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,19 @@ class Points:
     second: IntArray
     first_groups: IntArray
     second_groups: IntArray
-    batch: FloatArray
-    ttft_ms: FloatArray
-    tpot_ms: FloatArray
-    output_tok_s: FloatArray
-    concurrency: FloatArray
-    utilisation: FloatArray
+    batch: SmallFloats
+    ttft_ms: SmallFloats
+    tpot_ms: SmallFloats
+    output_tok_s: SmallFloats
+    concurrency: SmallFloats
+    utilisation: SmallFloats
     gpus: IntArray
+
+    def __post_init__(self) -> None:
+        """Store compactly: a large space has millions of points."""
+        for f in fields(self):
+            wanted = np.int32 if f.type == "IntArray" else np.float32
+            object.__setattr__(self, f.name, getattr(self, f.name).astype(wanted, copy=False))
 
     def __len__(self) -> int:
         return int(self.batch.size)
@@ -70,8 +76,11 @@ class Points:
 
 def aggregated_plan_points(
     stack: RoleStack, workload: Workload, loads: FloatArray, gpus: int
-) -> tuple[Points, AggregatedPoints]:
-    """Aggregated plans: as many groups of each configuration as the GPUs hold."""
+) -> tuple[Points, int]:
+    """Aggregated plans: as many groups of each configuration as the GPUs hold.
+
+    Returns the reachable points and the number priced.
+    """
     result = aggregated_points(stack, workload, loads[None, :])
     groups = np.floor(gpus / stack.group_gpus).astype(np.int32)
     shape = result.batch.shape
@@ -94,7 +103,7 @@ def aggregated_plan_points(
         utilisation=result.prefill_share[ok],
         gpus=used[ok],
     )
-    return points, result
+    return points, len(stack) * len(loads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +144,11 @@ def _prune(keys: Sequence[object], costs: FloatArray) -> NDArray[np.intp]:
 
 def disaggregated_plan_points(
     prefill: RoleStack, decode: RoleStack, workload: Workload, loads: FloatArray, pairing: Pairing
-) -> Points:
+) -> tuple[Points, int]:
     """Disaggregated plans: every legal pair, every pair of group counts that the GPUs hold, every decode load.
 
-    Points where the prefill side cannot keep up (utilisation >= 1) or its KV pool cannot hold the prompts in
-    flight are left out.
+    Returns the reachable points and the number priced. A point is not reachable where the prefill side cannot keep
+    up (utilisation near 1) or a KV pool cannot hold the requests in flight.
     """
     pre = prefill_points(prefill, workload)
     dec = decode_points(decode, workload, loads[None, :])
@@ -149,7 +158,7 @@ def disaggregated_plan_points(
     for start in range(0, len(combos.first), step):
         part = combos.part(start, start + step)
         parts.append(_pair_points(prefill, pre, decode, dec, workload, part))
-    return Points.concatenate(parts) if parts else Points.empty()
+    return (Points.concatenate(parts) if parts else Points.empty()), len(combos.first) * len(loads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,36 +24,9 @@ from planner.perf.memory import rank_memory
 from planner.perf.operators.base import FloatArray
 
 LOADS: Final[FloatArray] = np.array(
-    [
-        1,
-        2,
-        3,
-        4,
-        6,
-        8,
-        12,
-        16,
-        20,
-        24,
-        32,
-        40,
-        48,
-        64,
-        80,
-        96,
-        128,
-        160,
-        192,
-        256,
-        320,
-        384,
-        512,
-        640,
-        768,
-        1024,
-    ],
-    dtype=np.float64,
-)
+    [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 112, 128, 144, 160,
+     192, 224, 256, 288, 320, 384, 448, 512, 576, 640, 768, 1024], dtype=np.float64,
+)  # fmt: skip
 PREFILL_BUDGETS: Final = (4096, 8192, 16384)
 AGGREGATED_BUDGETS: Final = (2048, 8192)
 LOW_LATENCY_BUDGETS: Final = (128, 256, 512, 1024)

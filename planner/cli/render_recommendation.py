@@ -46,8 +46,8 @@ def _space(r: Recommendation) -> None:
         f"{s.role_configurations - s.legal:,} excluded; {s.dominated:,} legal ones lose to a twin at every load"
     )
     out.print(
-        f"  {s.points:,} (configuration x load) points priced, {s.meeting_slo:,} meet the targets; the front is exact "
-        "for the model",
+        f"  {s.points:,} (configuration x load) points priced, {s.reachable:,} reachable, {s.meeting_slo:,} meet the "
+        "targets; the front is exact for the model",
         markup=False,
     )
     for e in s.exclusions[:SHOWN_EXCLUSIONS]:

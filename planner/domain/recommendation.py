@@ -20,7 +20,8 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceCounts:
-    """Size of the space. `points` = (configuration x load) points evaluated; the front is exact over them.
+    """Size of the space. `points` = (configuration x load) points priced; the front is exact over them. `reachable` of them
+    run without queueing for KV room or prefill.
 
     `role_configurations` = legal + excluded. `dominated` role configurations are legal but lose to another of the same
     shape at every load, so leaving them out of the pairing cannot change the front.
@@ -30,6 +31,7 @@ class SpaceCounts:
     legal: int
     dominated: int
     points: int
+    reachable: int
     meeting_slo: int
     exclusions: tuple[Exclusion, ...]
 

@@ -73,6 +73,7 @@ def _counts(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> SpaceC
         legal=solution.legal,
         dominated=solution.dominated,
         points=solution.evaluated,
+        reachable=sum(len(s.points) for s in solution.strategies),
         meeting_slo=int(sum(m.sum() for m in ok.values())),
         exclusions=exclusions,
     )

@@ -38,6 +38,7 @@ class StrategyPoints:
 
     strategy: Strategy
     points: Points
+    priced: int
     first: tuple[RolePlan, ...]
     second: tuple[RolePlan, ...]
 
@@ -58,7 +59,7 @@ class Solution:
     @property
     def evaluated(self) -> int:
         """(configuration x load) points that were priced."""
-        return sum(len(s.points) for s in self.strategies)
+        return sum(s.priced for s in self.strategies)
 
 
 def make_pricer(problem: PlanningProblem, engine: EngineProfile) -> Pricer:
@@ -117,7 +118,8 @@ def meets_slo(points: Points, problem: PlanningProblem) -> NDArray[np.bool_]:
 
 def front_of(points: Points) -> NDArray[np.intp]:
     """Indexes of the exact front: tok/s/user against output tok/s."""
-    return pareto_indexes(1000.0 / points.tpot_ms, points.output_tok_s)
+    rate = points.output_tok_s.astype(np.float64)
+    return pareto_indexes(1000.0 / points.tpot_ms.astype(np.float64), rate)
 
 
 def _space(
@@ -158,10 +160,12 @@ def _aggregated(
     space = _space(Role.AGGREGATED, problem, engine, excluded, totals)
     roles = tuple(c.role for c in space.candidates)
     if not roles:
-        return StrategyPoints(strategy=Strategy.AGGREGATED, points=Points.empty(), first=(), second=())
+        return StrategyPoints(
+            strategy=Strategy.AGGREGATED, points=Points.empty(), priced=0, first=(), second=()
+        )
     stack = _stack(space.candidates, pool, engine, pricer)
-    points, _ = aggregated_plan_points(stack, problem.workload, LOADS, pool.gpus)
-    return StrategyPoints(strategy=Strategy.AGGREGATED, points=points, first=roles, second=())
+    points, priced = aggregated_plan_points(stack, problem.workload, LOADS, pool.gpus)
+    return StrategyPoints(strategy=Strategy.AGGREGATED, points=points, priced=priced, first=roles, second=())
 
 
 def _disaggregated(
@@ -190,7 +194,7 @@ def _disaggregated(
     chosen_p = tuple(prefill_space.candidates[i] for i in kept_p)
     chosen_d = tuple(decode_space.candidates[i] for i in kept_d)
     pairing = _pairing(problem, tuple(c.role for c in chosen_p), tuple(c.role for c in chosen_d), excluded)
-    points = disaggregated_plan_points(
+    points, priced = disaggregated_plan_points(
         _stack(chosen_p, problem.prefill_pool, engine, pricer),
         _stack(chosen_d, problem.decode_pool, engine, pricer),
         problem.workload,
@@ -200,6 +204,7 @@ def _disaggregated(
     return StrategyPoints(
         strategy=Strategy.DISAGGREGATED,
         points=points,
+        priced=priced,
         first=tuple(c.role for c in chosen_p),
         second=tuple(c.role for c in chosen_d),
     )
