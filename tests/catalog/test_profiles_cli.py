@@ -118,3 +118,29 @@ def test_overlay_is_shown_in_place_of_ours(capsys: pytest.CaptureFixture[str], t
     assert code == ExitCode.OK
     assert json.loads(out)["profile"]["prices"][0]["usd_per_gpu_hour"] == 2.25
     assert load_gpu("h200").prices[0].usd_per_gpu_hour == 3.5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("config.json", '{"model_type": "deepseek_v3", "hidden_size": 7168}', "profile.kind"),
+        ("gpus/wrong-name.yaml", None, "profiles.id"),
+        ("gpus/list.yaml", "- a\n- b\n", "input.wrong_type"),
+    ],
+)
+def test_check_refuses_files_that_are_no_profiles(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, text: str | None, code: str
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    shipped = data_root() / "profiles" / "gpus" / "h200-sxm.yaml"
+    path.write_text(text if text is not None else shipped.read_text(encoding="utf-8"), encoding="utf-8")
+    exit_code, out, _ = run(capsys, "check", str(path))
+    assert exit_code == ExitCode.USAGE
+    assert f"error[{code}]" in out
+
+
+def test_an_empty_folder_is_not_a_pass(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "check", str(tmp_path))
+    assert code == ExitCode.USAGE
+    assert "error[profiles.nothing_to_check]" in err
