@@ -18,6 +18,7 @@ from planner.domain.errors import InputError, Issue, did_you_mean
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
+_SHOWN = {"gpu": "GPU", "node": "node shape"}
 _SAFE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FLOW_ALIASES = re.compile(r"^aliases:\s*\[([^\]]*)\]", re.MULTILINE)
 
@@ -103,9 +104,9 @@ def unknown(kind: str, name: str, *, noun: str, overlay: Path | None = None) -> 
     """Return the issue for a name that is in no file."""
     return Issue(
         code=f"{noun}.unknown",
-        what=f"unknown {noun} '{name}'",
+        what=f"unknown {_SHOWN.get(noun, noun)} '{name}'",
         why=f"no file in profiles/{kind} has this id or alias",
-        fix=f"{did_you_mean(normalise(name), _names(kind, overlay))} See: planner profiles list {kind}",
+        fix=f"{did_you_mean(normalise(name), _names(kind, overlay))} (all: planner profiles list {kind})",
     )
 
 

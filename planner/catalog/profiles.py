@@ -61,7 +61,7 @@ def find_profile(name: str, *, overlay: Path | None = None) -> Found:
             code="profile.unknown",
             what=f"unknown profile '{name}'",
             why="no GPU, fabric, node shape or engine has this id or alias",
-            fix=f"{did_you_mean(name, ids)} See: planner profiles list",
+            fix=f"{did_you_mean(name, ids)} (all: planner profiles list)",
         )
     )
 
