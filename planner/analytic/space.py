@@ -154,7 +154,7 @@ def _limits(
                     all2all=backend,
                     dbo=dbo,
                     eplb=eplb,
-                    speculation=speculation if role is not Role.PREFILL else None,
+                    speculation=speculation,
                 )
 
 

@@ -12,7 +12,7 @@ from planner.domain.dtypes import KvDtype
 
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="Model id, alias, or path of a config.json.", rich_help_panel="Question"),
+    typer.Option("--model", help="Model id, alias, or path of a config.json."),
 ]
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU type, e.g. h200-sxm.")]
 Fabric = Annotated[str | None, typer.Option("--fabric", help="Scale-out network, e.g. ib-ndr400.")]
@@ -37,6 +37,10 @@ Price = Annotated[float | None, typer.Option("--usd-per-gpu-hour", help="Price f
 Dbo = Annotated[bool | None, typer.Option("--dbo/--no-dbo", help="Try dual-batch overlap (default: yes).")]
 EplbOption = Annotated[
     bool | None, typer.Option("--eplb/--no-eplb", help="Try expert load balancing (default: yes).")
+]
+Mtp = Annotated[int | None, typer.Option("--mtp", help="Draft tokens per step (multi-token prediction).")]
+MtpAcceptance = Annotated[
+    float | None, typer.Option("--mtp-acceptance", help="Chance that one more draft is accepted, 0 to 1.")
 ]
 Profiles = Annotated[
     Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from planner.domain.deployment import Strategy
+from planner.domain.deployment import Speculation, Strategy
 from planner.domain.dtypes import KvDtype
 from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec
@@ -47,6 +47,7 @@ class PlanningProblem:
     engine_version: str
     usd_per_gpu_hour: float | None
     bounds: SearchBounds = field(default_factory=SearchBounds)
+    speculation: Speculation | None = None
     assumptions: tuple[Assumption, ...] = ()
 
     @property

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from planner.catalog.engines import load_engine
 from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
-from planner.domain.deployment import Strategy
+from planner.domain.deployment import Speculation, Strategy
 from planner.domain.dtypes import ComputeDtype, KvDtype
 from planner.domain.engine import EngineProfile
 from planner.domain.errors import InputError, Issue, NotFeasibleError, PlannerError
@@ -51,6 +51,8 @@ class Request:
     usd_per_gpu_hour: float | None = None
     dbo: bool | None = None
     eplb: bool | None = None
+    mtp: int | None = None
+    mtp_acceptance: float | None = None
     name: str | None = None
     profiles: Path | None = None
 
@@ -102,6 +104,7 @@ def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
     ):  # pragma: no cover - stopped above
         msg = "unreachable"
         raise AssertionError(msg)
+    speculation = _speculation(request, model)
     slo = SloTargets(ttft_ms=request.ttft_ms, tpot_ms=request.tpot_ms, tok_s_user=request.tok_s_user)
     prefill, decode = pools
     price = _price(request, prefill, decode, assumptions)
@@ -123,6 +126,7 @@ def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
         engine_version=engine.version,
         usd_per_gpu_hour=price,
         bounds=bounds,
+        speculation=speculation,
         assumptions=tuple(assumptions),
     )
     _refuse_impossible(problem, engine)
@@ -139,6 +143,7 @@ def _check_numbers(request: Request, found: _Collector) -> None:
         ("decode-gpus", request.decode_gpus),
         ("isl", request.isl),
         ("osl", request.osl),
+        ("mtp", request.mtp),
     ):
         if value is not None and value <= 0:
             noun = "GPUs" if name.endswith("gpus") else "tokens"
@@ -383,6 +388,35 @@ def _say_engine(engine: EngineProfile, request: Request, assumptions: list[Assum
             name="speculation", value="off", why="acceptance is a property of your traffic", flag="--mtp"
         )
     )
+
+
+def _speculation(request: Request, model: ModelSpec) -> Speculation | None:
+    if not request.mtp:
+        return None
+    issues = []
+    if model.mtp_layers == 0:
+        issues.append(
+            Issue(
+                code="mtp.absent",
+                what=f"--mtp {request.mtp}",
+                why=f"{model.id} has no multi-token-prediction layers",
+                fix="leave --mtp out",
+                where="--mtp",
+            )
+        )
+    if request.mtp_acceptance is None or not 0.0 < request.mtp_acceptance <= 1.0:
+        issues.append(
+            Issue(
+                code="mtp.acceptance",
+                what=f"--mtp {request.mtp} with acceptance {request.mtp_acceptance}",
+                why="the gain depends on how often a drafted token is accepted, which only your traffic can tell",
+                fix="give --mtp-acceptance from 0 to 1 (vLLM logs it; published runs see 0.6 to 0.9 for the first token)",
+                where="--mtp-acceptance",
+            )
+        )
+    if issues:
+        raise InputError(*issues)
+    return Speculation(draft_tokens=request.mtp, acceptance=float(request.mtp_acceptance or 0.0))
 
 
 def _name(model: ModelSpec, prefill: Pool, decode: Pool) -> str:

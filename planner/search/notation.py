@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from planner.domain.deployment import All2AllBackend, Eplb, Parallelism, Role, RolePlan
+from planner.domain.deployment import All2AllBackend, Eplb, Parallelism, Role, RolePlan, Speculation
 from planner.domain.dtypes import KvDtype
 from planner.domain.errors import InputError, Issue, did_you_mean
 from planner.domain.hardware import Pool, Vendor
@@ -33,7 +33,9 @@ LOW_LATENCY_TOKENS: Final = 256
 EXAMPLE: Final = "2x(tp1,dp8) or 1x(tp1,dp16,deepep-ll,dbo)"
 
 
-def parse_role(text: str, role: Role, *, model: ModelSpec, pool: Pool, flag: str) -> RolePlan:
+def parse_role(
+    text: str, role: Role, *, model: ModelSpec, pool: Pool, flag: str, speculation: Speculation | None = None
+) -> RolePlan:
     """The role that `text` describes. Raises InputError ``notation.role`` with every part that is not understood."""
     match = _ROLE.match(text)
     if match is None or not match["body"].strip():
@@ -114,6 +116,7 @@ def parse_role(text: str, role: Role, *, model: ModelSpec, pool: Pool, flag: str
         all2all=backend,
         dbo=dbo,
         eplb=Eplb(redundant_experts=redundant) if redundant is not None else None,
+        speculation=speculation,
     )
 
 

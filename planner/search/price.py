@@ -104,7 +104,16 @@ def describe(
     for role, text in texts.items():
         if text is not None:
             pool = problem.prefill_pool if role is Role.PREFILL else problem.decode_pool
-            roles.append(parse_role(text, role, model=problem.model, pool=pool, flag=f"--{role.value}"))
+            roles.append(
+                parse_role(
+                    text,
+                    role,
+                    model=problem.model,
+                    pool=pool,
+                    flag=f"--{role.value}",
+                    speculation=problem.speculation,
+                )
+            )
     strategy = Strategy.AGGREGATED if aggregated is not None else Strategy.DISAGGREGATED
     last = roles[-1]
     load = concurrency or max(DEFAULT_PER_RANK * last.groups * last.parallelism.dp, 1)

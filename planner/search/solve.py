@@ -136,6 +136,7 @@ def _space(
         bounds=problem.bounds,
         min_tokens=needed,
         context_tokens=needed,
+        speculation=problem.speculation,
     )
     excluded.update(space.excluded)
     totals["all"] += space.total
