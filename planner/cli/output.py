@@ -35,6 +35,24 @@ def _terminal_width() -> int:
     return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
 
 
+def print_lines(text: str, *, indent: int = 2) -> None:
+    """Print `text` wrapped to 100 columns; continuation lines hang four columns deeper."""
+    import textwrap
+
+    pad = " " * indent
+    sys.stdout.write(
+        textwrap.fill(
+            text,
+            WIDTH,
+            initial_indent=pad,
+            subsequent_indent=pad + "    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+    )
+
+
 def emit_json(schema: str, payload: Mapping[str, object]) -> None:
     """Print one JSON document ``{"schema": "wideplan.<schema>/v1", ...}`` on stdout, byte-stable for equal input."""
     document = {"schema": f"wideplan.{schema}/v1", **payload}

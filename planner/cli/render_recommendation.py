@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.cli.output import WIDTH, print_table, stdout
+from planner.cli.output import WIDTH, print_lines, print_table, stdout
 from planner.domain.deployment import Strategy
 from planner.domain.evaluation import Evaluation
 from planner.domain.provenance import Estimate
@@ -17,7 +17,8 @@ SHOWN_EXCLUSIONS = 8
 def print_recommendation(r: Recommendation, *, saved: Path | None) -> None:
     """Print assumptions, space, frontier, ranked plans, pick and reasons; or the shortfall."""
     out = stdout()
-    out.print(f"[bold]{r.name}[/bold]: {r.question}", markup=True)
+    out.print(f"[bold]{r.name}[/bold]")
+    print_lines(r.question)
     _assumptions(r)
     _space(r)
     _frontier(r)
@@ -32,31 +33,34 @@ def print_recommendation(r: Recommendation, *, saved: Path | None) -> None:
 
 
 def _assumptions(r: Recommendation) -> None:
-    out = stdout()
-    out.print("\n[bold]Assumed[/bold] (change with the flag)")
+    stdout().print("\n[bold]Assumed[/bold] (change with the flag)")
+    unsure: dict[str, list[str]] = {}
     for a in r.assumptions:
-        out.print(f"  {a.name}: {a.value} — {a.why}  {a.flag}", markup=False)
+        owner, _, field = a.name.rpartition(".")
+        if owner and a.why.startswith("not confirmed"):
+            unsure.setdefault(owner, []).append(f"{field} {a.value}")
+        else:
+            print_lines(f"{a.name}: {a.value} — {a.why}  {a.flag}")
+    for owner, figures in unsure.items():
+        print_lines(f"not confirmed in {owner}: {', '.join(figures)}  (planner profiles show {owner})")
 
 
 def _space(r: Recommendation) -> None:
     s = r.space
-    out = stdout()
-    out.print(
-        f"\n[bold]Space[/bold]  {s.role_configurations:,} role configurations: {s.legal:,} legal, "
-        f"{s.role_configurations - s.legal:,} excluded; {s.dominated:,} legal ones lose to a twin at every load"
+    stdout().print("\n[bold]Space[/bold]")
+    print_lines(
+        f"{s.role_configurations:,} role configurations: {s.legal:,} legal, {s.role_configurations - s.legal:,} "
+        f"excluded; {s.dominated:,} legal ones lose to a twin at every load"
     )
-    out.print(
-        f"  {s.points:,} (configuration x load) points priced, {s.reachable:,} reachable, {s.meeting_slo:,} meet the "
-        "targets; the front is exact for the model",
-        markup=False,
+    print_lines(
+        f"{s.points:,} (configuration x load) points priced, {s.reachable:,} reachable, {s.meeting_slo:,} meet the "
+        "targets; the front is exact for the model"
     )
     for e in s.exclusions[:SHOWN_EXCLUSIONS]:
-        out.print(f"  {e.count:>7,}  {e.code}: {e.title}", markup=False)
+        print_lines(f"{e.count:>7,}  {e.code}: {e.title}")
     rest = s.exclusions[SHOWN_EXCLUSIONS:]
     if rest:
-        out.print(
-            f"  {sum(e.count for e in rest):>7,}  by {len(rest)} more rules (all in --json)", markup=False
-        )
+        print_lines(f"{sum(e.count for e in rest):>7,}  by {len(rest)} more rules (all in --json)")
 
 
 def _frontier(r: Recommendation) -> None:
@@ -158,12 +162,11 @@ def _pick(pick: RankedPlan, r: Recommendation) -> None:
     print_numbers(pick.evaluation)
     out.print("\n[bold]Why[/bold]")
     for reason in r.reasons:
-        out.print(f"  - {reason}", markup=False)
+        print_lines(f"- {reason}")
 
 
 def print_numbers(v: Evaluation) -> None:
     """Print the figures of one evaluation with intervals, engine and weakest source."""
-    out = stdout()
     basis = "interpolates within the curves' data"
     if v.extrapolates:
         basis = "extrapolates in " + ", ".join(v.extrapolates)
@@ -172,14 +175,11 @@ def print_numbers(v: Evaluation) -> None:
         if v.usd_per_m_output_tokens is not None
         else ""
     )
-    out.print(
-        f"  output {interval(v.output_tok_s_per_gpu)} tok/s/GPU, {v.tok_s_user:.1f} tok/s/user, "
-        f"TTFT {interval(v.ttft_ms)} ms, TPOT {interval(v.tpot_ms)} ms{cost}",
-        markup=False,
+    print_lines(
+        f"output {interval(v.output_tok_s_per_gpu)} tok/s/GPU, {v.tok_s_user:.1f} tok/s/user, "
+        f"TTFT {interval(v.ttft_ms)} ms, TPOT {interval(v.tpot_ms)} ms{cost}"
     )
-    out.print(
-        f"  {v.engine}; weakest source: {v.provenance.value}; {basis}; intervals are 80 %", markup=False
-    )
+    print_lines(f"{v.engine}; weakest source: {v.provenance.value}; {basis}; intervals are 80 %")
 
 
 def _shortfall(r: Recommendation) -> None:
@@ -188,9 +188,9 @@ def _shortfall(r: Recommendation) -> None:
     if shortfall is None:
         return
     out.print("\n[bold]No plan meets the targets[/bold]")
-    out.print(f"  binding: {shortfall.binding}", markup=False)
+    print_lines(f"binding: {shortfall.binding}")
     if shortfall.nearest is not None:
-        out.print(f"  nearest: {shortfall.nearest.plan.label()}", markup=False)
+        print_lines(f"nearest: {shortfall.nearest.plan.label()}")
         print_numbers(shortfall.nearest.evaluation)
     for line in shortfall.needed:
-        out.print(f"  would do: {line}", markup=False)
+        print_lines(f"would do: {line}")

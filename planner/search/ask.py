@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from planner.catalog.assumptions import unconfirmed_assumptions
 from planner.catalog.engines import load_engine
 from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
@@ -109,6 +110,7 @@ def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
     prefill, decode = pools
     price = _price(request, prefill, decode, assumptions)
     _say_engine(engine, request, assumptions)
+    assumptions.extend(unconfirmed_assumptions([prefill.gpu, decode.gpu], [decode.fabric], engine))
     bounds = SearchBounds(
         strategies=(request.strategy,) if request.strategy else tuple(Strategy),
         kv_dtypes=_kv_dtypes(request, model, assumptions),

@@ -65,7 +65,7 @@ def question(problem: PlanningProblem) -> str:
 
 def _counts(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> SpaceCounts:
     exclusions = tuple(
-        Exclusion(code=code, title=MEMORY_TITLES.get(code) or rule_title(code), count=count)
+        Exclusion(code=code, title=_title(code), count=count)
         for code, count in sorted(solution.excluded.items(), key=lambda item: (-item[1], item[0]))
     )
     return SpaceCounts(
@@ -77,6 +77,11 @@ def _counts(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> SpaceC
         meeting_slo=int(sum(m.sum() for m in ok.values())),
         exclusions=exclusions,
     )
+
+
+def _title(code: str) -> str:
+    title = MEMORY_TITLES.get(code) or rule_title(code)
+    return f"{title} (kinds of pairs)" if code.startswith("pair.") else title
 
 
 def _frontier(solution: Solution) -> Iterator[FrontierPoint]:
