@@ -18,7 +18,7 @@ from planner.domain.engine import EngineName
 from planner.domain.hardware import FabricProfile, GpuProfile, ScaleUpKind
 from planner.perf.operators.base import Collective, ExchangeShape, FloatArray
 from planner.perf.operators.efficiency import Family
-from planner.perf.operators.work import distinct_groups, exchange_bytes
+from planner.perf.operators.work import copy_bytes, distinct_groups, gathered_row_bytes
 
 _MIN_GBPS: Final = 1e-3  # a missing scale-out network prices as unusable, not as an error
 _RING_ALPHA_US: Final = {Family.BLACKWELL: 11.0, Family.AMPERE: 9.5, Family.CDNA: 12.0}
@@ -128,11 +128,10 @@ def exchange_us(
     """Microseconds of one MoE dispatch or combine with `tokens` per rank."""
     if shape.ep <= 1:
         return np.zeros_like(tokens)
-    copy = 2.0 * shape.hidden if combine else exchange_bytes(shape.fmt, shape.hidden)
+    copy = copy_bytes(shape, combine=combine)
     if backend is All2AllBackend.ALLGATHER_REDUCESCATTER:
         kind = Collective.REDUCE_SCATTER if combine else Collective.ALL_GATHER
-        # the gather also carries top-k ids and weights (8 bytes per choice)
-        total = tokens * shape.ep * (copy + (0.0 if combine else 8.0 * shape.top_k))
+        total = tokens * shape.ep * gathered_row_bytes(shape, combine=combine)
         return collective_us(
             net,
             kind,
@@ -176,6 +175,14 @@ def low_latency_us(
     return alpha + np.maximum(far, near)
 
 
+def host_sync_us(net: Network, backend: All2AllBackend) -> float:
+    """Stall of a dispatch whose receive counts the host must read before it can launch the expert kernels.
+
+    Published floors are 250-330 us eager for vLLM; about half of it is launches that overlap in a real step.
+    """
+    return _HT_SYNC_US[net.engine] if backend is All2AllBackend.DEEPEP_HIGH_THROUGHPUT else 0.0
+
+
 def high_throughput_us(
     net: Network,
     backend: All2AllBackend,
@@ -198,7 +205,7 @@ def high_throughput_us(
     if backend is All2AllBackend.DEEPEP_V2:
         alpha *= 0.8
     if not combine:
-        alpha += _HT_SYNC_US[net.engine] if backend is All2AllBackend.DEEPEP_HIGH_THROUGHPUT else 0.0
+        alpha += host_sync_us(net, backend)
     if nodes <= 1:
         return alpha + near
     copies = distinct_groups(nodes, experts=shape.experts_total, top_k=shape.top_k) * (nodes - 1) / nodes

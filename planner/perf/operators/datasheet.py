@@ -14,13 +14,12 @@ from planner.domain.model import Attention, GqaAttention, LinearAttention, MlaAt
 from planner.domain.provenance import Provenance
 from planner.perf.operators import work
 from planner.perf.operators.base import Collective, ExchangeShape, ExpertShape, FloatArray, OpTime
-from planner.perf.operators.comm import Network, collective_us, exchange_us
+from planner.perf.operators.comm import Network, collective_us, exchange_us, host_sync_us
 from planner.perf.operators.efficiency import (
     KERNELS,
     Kernels,
     family_of,
     gemm_fraction,
-    quantises_activations,
 )
 
 _BLEND: Final = 4.0  # sharpness of the roofline knee: overlap of compute and memory is good, not perfect
@@ -52,6 +51,10 @@ class DatasheetOperators:
     def _answer(self, us: FloatArray) -> OpTime:
         return OpTime(us, Provenance.DATASHEET, np.zeros(us.shape, dtype=np.bool_))
 
+    def _native(self, fmt: WeightFormat) -> ComputeDtype:
+        """Format the GEMM multiplies in; without a unit for it the weights are expanded to bf16."""
+        return fmt.compute if fmt.compute in self.gpu.peak_tflops else ComputeDtype.BF16
+
     def _peak(self, dtype: ComputeDtype) -> float:
         return self.gpu.peak(dtype) * 1e6  # FLOP per us
 
@@ -59,12 +62,13 @@ class DatasheetOperators:
         """See `OperatorSource.gemm`."""
         m = np.asarray(m, dtype=np.float64)
         w = work.gemm_work(fmt, n=n, k=k, m=m)
-        fraction = gemm_fraction(self.gpu, self.kernels, w.dtype)
+        dtype = self._native(fmt)
+        fraction = gemm_fraction(self.gpu, self.kernels, dtype)
         floor = self.kernels.gemm_floor_us
-        if quantises_activations(fmt):
+        if dtype is not ComputeDtype.BF16:  # activations are quantised first
             floor += self.kernels.quant_floor_us
         us = floor + knee(
-            w.flops / (self._peak(w.dtype) * fraction), w.bytes_moved / (self._hbm * self.kernels.hbm_gemm)
+            w.flops / (self._peak(dtype) * fraction), w.bytes_moved / (self._hbm * self.kernels.hbm_gemm)
         )
         return self._answer(us)
 
@@ -72,12 +76,13 @@ class DatasheetOperators:
         """See `OperatorSource.experts`."""
         slots = np.asarray(slots, dtype=np.float64)
         w = work.experts_work(shape, slots)
-        fraction = gemm_fraction(self.gpu, self.kernels, w.dtype)
+        dtype = self._native(shape.fmt)
+        fraction = gemm_fraction(self.gpu, self.kernels, dtype)
         # grouped tiles are padded to the block height: small groups waste part of each tile
         touched = np.maximum(work.distinct_experts(shape, slots), 1e-9)
         padded = w.flops * (1.0 + 32.0 * touched / np.maximum(slots, 1e-9)) * (slots > 0)
         us = self.kernels.expert_floor_us[self.engine] + knee(
-            padded / (self._peak(w.dtype) * fraction * 0.9),
+            padded / (self._peak(dtype) * fraction * 0.9),
             w.bytes_moved / (self._hbm * self.kernels.expert_hbm),
         )
         return self._answer(us)
@@ -99,8 +104,11 @@ class DatasheetOperators:
             return self._answer(us)
         # short chunks leave tiles and SMs idle
         ramp = 1.0 + kernels.prefill_half_tokens / np.maximum(new, 1.0)
+        peak = self._peak(ComputeDtype.BF16)
+        compute = w.flops * ramp / (peak * kernels.prefill_compute)
+        expand = w.expand_flops / (peak * gemm_fraction(self.gpu, kernels, ComputeDtype.BF16))
         us = kernels.attention_floor_us + knee(
-            w.flops * ramp / (self._peak(ComputeDtype.BF16) * kernels.prefill_compute),
+            compute + expand,
             w.bytes_moved / (self._hbm * kernels.hbm_attention),
         )
         return self._answer(us + self._index_us(attention, w.index_flops))
@@ -148,6 +156,17 @@ class DatasheetOperators:
     def eager_us(self) -> float:
         """Host cost of launching a collective outside a CUDA graph."""
         return _GRACE_EAGER_US if self.gpu.host_arch == "arm64" else self.kernels.host_eager_us
+
+    def host_sync_us(self, backend: All2AllBackend) -> float:
+        """Host stall inside a dispatch of `backend`."""
+        return host_sync_us(self.net, backend)
+
+    def kernel_exchange_us(
+        self, backend: All2AllBackend, shape: ExchangeShape, *, tokens: FloatArray, combine: bool
+    ) -> FloatArray:
+        """Dispatch or combine without the host stall, microseconds."""
+        us = exchange_us(self.net, backend, shape, tokens=tokens, combine=combine)
+        return us if combine else us - self.host_sync_us(backend)
 
     def dispatch(self, backend: All2AllBackend, shape: ExchangeShape, *, tokens: FloatArray) -> OpTime:
         """See `OperatorSource.dispatch`."""

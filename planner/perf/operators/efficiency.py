@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from planner.domain.dtypes import ComputeDtype, WeightFormat
+from planner.domain.dtypes import ComputeDtype
 from planner.domain.engine import EngineName
 from planner.domain.hardware import GpuProfile, Vendor
 
@@ -115,12 +115,6 @@ def gemm_fraction(gpu: GpuProfile, kernels: Kernels, dtype: ComputeDtype) -> flo
 
     The median shape reaches the bf16 maximum, but about three quarters of the fp8 one (tables above).
     """
-    if dtype not in gpu.peak_tflops:
-        dtype = (
-            ComputeDtype.FP8
-            if ComputeDtype.FP8 in gpu.peak_tflops and dtype is ComputeDtype.FP4
-            else (ComputeDtype.BF16)
-        )
     best = gpu.mamf_fraction.get(dtype)
     if best is not None:
         return best * {ComputeDtype.BF16: 0.97, ComputeDtype.FP8: 0.76, ComputeDtype.FP4: 0.7}[dtype]
@@ -129,8 +123,3 @@ def gemm_fraction(gpu: GpuProfile, kernels: Kernels, dtype: ComputeDtype) -> flo
         ComputeDtype.FP8: kernels.gemm_fp8,
         ComputeDtype.FP4: kernels.gemm_fp4,
     }[dtype]
-
-
-def quantises_activations(fmt: WeightFormat) -> bool:
-    """Whether a GEMM in `fmt` first quantises its activations."""
-    return fmt.compute is not ComputeDtype.BF16

@@ -21,19 +21,23 @@ from planner.domain.model import (
     MlaAttention,
     compressed_entry_bytes,
 )
-from planner.perf.operators.base import ExpertShape, FloatArray
+from planner.perf.operators.base import ExchangeShape, ExpertShape, FloatArray
 
 _SCAN_CHUNK: Final = 64  # tokens per chunk of the chunked linear-attention kernels
 _SPARSE_PACKED_EXTRA: Final = 16.0  # four float32 scales of the packed fp8 latent
 
 
 class Work(NamedTuple):
-    """Work of one call. `flops` run in `dtype`; `index_flops` in fp8; `bytes_moved` through HBM."""
+    """Work of one call. `flops` run in `dtype`; `index_flops` in fp8; `bytes_moved` through HBM.
+
+    `expand_flops`: bf16 GEMM work beside the core (cached latents expanded to keys and values).
+    """
 
     flops: FloatArray
     bytes_moved: FloatArray
     index_flops: FloatArray
     dtype: ComputeDtype
+    expand_flops: FloatArray | float = 0.0
 
 
 def activation_bytes(fmt: WeightFormat) -> float:
@@ -61,10 +65,14 @@ def distinct_experts(shape: ExpertShape, slots: FloatArray) -> FloatArray:
     return np.minimum(np.minimum(touched, slots), local)
 
 
-def experts_work(shape: ExpertShape, slots: FloatArray) -> Work:
-    """Grouped GEMMs: weights of the touched experts once, activations in and out of every matrix."""
+def experts_work(shape: ExpertShape, slots: FloatArray, touched: FloatArray | None = None) -> Work:
+    """Grouped GEMMs: weights of the touched experts once, activations in and out of every matrix.
+
+    `touched`: distinct experts; by default those expected under uniform routing.
+    """
     per_expert = float(shape.matrices * shape.hidden * shape.intermediate)
-    weights = distinct_experts(shape, slots) * per_expert * shape.fmt.bytes_per_weight
+    distinct = distinct_experts(shape, slots) if touched is None else touched
+    weights = distinct * per_expert * shape.fmt.bytes_per_weight
     act = activation_bytes(shape.fmt)
     up = shape.matrices - 1
     per_slot = shape.hidden * (act + 2.0) + shape.intermediate * (2.0 * up + 2.0 + 2.0 * act)
@@ -129,9 +137,9 @@ def prefill_work(a: Attention, *, tp: int, kv: KvDtype, new: FloatArray, prefix:
         dims = a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim
         flops = 2.0 * heads * dims * attended_pairs(new, prefix, None)
         # the cached latent is expanded to per-head keys and values again for every chunk
-        flops = flops + 2.0 * heads * a.kv_lora_rank * (a.qk_nope_head_dim + a.v_head_dim) * prefix
+        expand = 2.0 * heads * a.kv_lora_rank * (a.qk_nope_head_dim + a.v_head_dim) * prefix
         moved = out + total * heads * 2.0 * (a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim)
-        return Work(flops, moved, np.zeros_like(flops), ComputeDtype.BF16)
+        return Work(flops, moved, np.zeros_like(flops), ComputeDtype.BF16, expand)
     return _compressed_prefill(a, tp=tp, kv=kv, new=new, prefix=prefix)
 
 
@@ -204,7 +212,8 @@ def _mla_decode(
     index = np.zeros_like(batch * context)
     index_bytes = index
     if a.sparse:
-        seen = np.minimum(context, float(a.sparse_top_k or (a.indexer.top_k if a.indexer else 2048)))
+        # the kernels attend to a padded selection: short contexts cost as much as `top_k` keys
+        seen = 0.0 * context + float(a.sparse_top_k or (a.indexer.top_k if a.indexer else 2048))
         if kv is KvDtype.FP8:
             entry = a.kv_lora_rank + _SPARSE_PACKED_EXTRA + 2.0 * a.qk_rope_head_dim
         if a.indexer is not None:
@@ -233,6 +242,16 @@ def exchange_bytes(fmt: WeightFormat, hidden: int) -> float:
     if fmt is WeightFormat.NVFP4:
         return hidden * (0.5 + 1.0 / 16.0)
     return hidden * 2.0
+
+
+def copy_bytes(shape: ExchangeShape, *, combine: bool) -> float:
+    """Bytes of one token copy: the dispatch payload, or bf16 on the way back."""
+    return 2.0 * shape.hidden if combine else exchange_bytes(shape.fmt, shape.hidden)
+
+
+def gathered_row_bytes(shape: ExchangeShape, *, combine: bool) -> float:
+    """Bytes per token of the all-gather exchange; the gather also carries top-k ids and weights (8 B a choice)."""
+    return copy_bytes(shape, combine=combine) + (0.0 if combine else 8.0 * shape.top_k)
 
 
 def distinct_groups(groups: int, *, experts: int, top_k: float) -> float:
