@@ -1,0 +1,1 @@
+"""Compiled kernels: one event loop in the numba subset."""

@@ -1,0 +1,202 @@
+"""Memory of one simulation: record arrays that compiled and plain Python kernels share.
+
+A request has up to two *sequences*, one per engine it visits: sequence ``r`` on the serving rank (decode or
+aggregated) and sequence ``n_requests + r`` on the prefill rank. Times are seconds, lengths tokens unless named blocks.
+Pools are numbered ``[0, R)`` GPU blocks of rank, ``[R, 2R)`` its host tier, ``[2R, 3R)`` the router's approximate index.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+# --- statuses of a sequence ---
+NEW: Final = 0
+WAITING: Final = 1  # in its rank's waiting queue
+WAITING_REMOTE: Final = 2  # as WAITING, but its KV is on a prefill rank and must be pulled
+LOADING: Final = 3  # blocks reserved, KV on its way from a prefill rank or the host tier
+READY: Final = 4  # KV arrived, waits for a place in the running list
+RUNNING: Final = 5
+PINNED: Final = 6  # prefill finished, blocks held for the puller
+DONE: Final = 7
+FAILED: Final = 8
+
+# --- events ---
+STEP_END: Final = 0
+LOAD_DONE: Final = 1
+TRANSFER_START: Final = 2
+LEASE_END: Final = 3
+ARRIVE: Final = 4
+
+# --- kinds of role ---
+AGGREGATED: Final = 0
+PREFILL: Final = 1
+DECODE: Final = 2
+
+# --- how a run ended ---
+RUNNING_ON: Final = 0  # out of event budget, call again
+FINISHED: Final = 1
+STALLED: Final = 2  # requests left, nothing scheduled to happen
+LIVELOCK: Final = 3  # steps without any output
+NEED_ENTRIES: Final = 4  # grow the cache-entry table and call again
+
+# --- rows of StepTables by tokens ---
+ATTN_LINEAR: Final = 0
+DENSE_MLP: Final = 1
+SHARED: Final = 2
+EXPERTS: Final = 3
+DISPATCH: Final = 4
+COMBINE: Final = 5
+COLLECTIVES: Final = 6
+COLLECTIVES_EAGER: Final = 7
+HEAD: Final = 8
+
+GAP_BINS: Final = 400  # log-spaced bins of inter-token gaps
+GAP_LOW_S: Final = 1e-5
+GAP_PER_DECADE: Final = 50
+SAMPLES: Final = 512  # points of the occupancy series; halved and spread when full
+
+_F, _I, _S, _B = np.float64, np.int64, np.int32, np.int8
+
+REQUEST: Final = np.dtype(
+    [
+        ("arrival", _F), ("think", _F), ("first", _F), ("finish", _F), ("prefilled", _F),
+        ("moved_from", _F), ("moved_to", _F),
+        ("isl", _S), ("osl", _S), ("path", _S), ("path_n", _S), ("session", _S), ("follow", _S),
+        ("serve", _S), ("prefill", _S), ("hit", _S), ("hit_prefill", _S), ("preempted", _S), ("charge", _S),
+        ("charge_prefill", _S),
+        ("follower", _B), ("failed", _B),
+    ],
+    align=True,
+)  # fmt: skip
+
+SEQUENCE: Final = np.dtype(
+    [
+        ("last", _F), ("rank", _S), ("next", _S), ("computed", _S), ("tokens", _S), ("stop", _S), ("blocks", _S), ("private", _S),
+        ("refs", _S), ("sched", _S), ("draws", _S), ("status", _B),
+    ],
+    align=True,
+)  # fmt: skip
+
+POOL: Final = np.dtype(
+    [
+        ("total", _I),
+        ("free", _I),
+        ("evictable", _I),
+        ("head", _S),
+        ("tail", _S),
+        ("block", _S),
+        ("evicted", _I),
+    ],
+    align=True,
+)
+
+RANK: Final = np.dtype(
+    [
+        ("group", _S), ("role", _S), ("head", _S), ("tail", _S), ("waiting", _S), ("ready_head", _S),
+        ("ready_tail", _S), ("ready", _S), ("running", _S), ("loading", _S), ("pinned", _S),
+        # this step
+        ("tok", _S), ("dec", _S), ("sampled", _S), ("ctx", _I), ("prefill_ms", _F), ("core_ms", _F),
+        # router's view
+        ("seen_waiting", _S), ("seen_running", _S), ("seen_usage", _F), ("inflight", _S), ("inflight_tokens", _I),
+        ("cold_use", _I),
+        # network and host tier
+        ("out_flows", _S), ("in_flows", _S), ("host_free_at", _F),
+        # totals
+        ("steps", _I), ("busy_steps", _I), ("prefill_tokens", _I), ("output_tokens", _I), ("queried", _I),
+        ("hits", _I), ("host_hits", _I), ("preemptions", _I), ("peak_used", _I), ("requests", _I), ("expired", _I),
+    ],
+    align=True,
+)  # fmt: skip
+
+GROUP: Final = np.dtype(
+    [
+        ("role", _S), ("first", _S), ("end", _S), ("stepping", _B), ("woken", _B), ("with_prefill", _B), ("began", _F),
+        ("steps", _I), ("dbo_steps", _I), ("dummy", _I), ("eplb_in", _I), ("since_eplb", _I), ("rearranged", _I),
+        ("busy_s", _F), ("straggler_s", _F), ("paused_s", _F), ("experts_scale", _F),
+    ],
+    align=True,
+)  # fmt: skip
+
+ROLE: Final = np.dtype(
+    [
+        ("kind", _S), ("block", _S), ("max_tokens", _S), ("max_seqs", _S), ("long_prefill", _S), ("graph_max", _S),
+        ("drafts", _S), ("acceptance", _F), ("caching", _B), ("reserve_full", _B), ("lockstep", _B),
+        ("host_step_ms", _F), ("host_per_seq_ms", _F), ("async_host", _B), ("moe_share", _F),
+        ("dbo", _B), ("dbo_decode", _S), ("dbo_prefill", _S), ("dbo_sm_share", _F), ("dbo_sync_ms", _F),
+        ("eplb", _B), ("eplb_interval", _I), ("eplb_pause_s", _F), ("scale_before", _F), ("scale_after", _F),
+        ("drift_steps", _F),
+        ("kv_bytes", _F), ("nic_bytes_s", _F), ("setup_s", _F), ("per_block_s", _F),
+        ("host_bytes_s", _F), ("lease_s", _F), ("heartbeat", _B), ("recompute_on_expiry", _B),
+    ],
+    align=True,
+)  # fmt: skip
+
+ENTRY: Final = np.dtype(
+    [
+        ("pool", _S),
+        ("node", _S),
+        ("blocks", _S),
+        ("ref", _S),
+        ("prev", _S),
+        ("next", _S),
+        ("near", _S),
+        ("far", _S),
+    ],
+    align=True,
+)
+
+PLUGIN: Final = np.dtype(
+    [("code", _S), ("weight", _F), ("p0", _F), ("p1", _F), ("p2", _F), ("p3", _F)], align=True
+)
+
+FLOW: Final = np.dtype([("seq", _I), ("left", _F), ("rate", _F)], align=True)  # bytes, bytes/s
+
+HEAP: Final = np.dtype([("t", _F), ("key", _I), ("arg", _I)], align=True)
+
+WORLD: Final = np.dtype(
+    [
+        ("now", _F), ("frontend_s", _F), ("scrape_s", _F), ("sample_s", _F), ("next_transfer", _F),
+        ("rated_at", _F),
+        ("scrape_tick", _I), ("sample_tick", _I), ("samples", _I),
+        ("requests", _I), ("done", _I), ("failed", _I), ("arrivals", _I), ("arrived", _I), ("pool_next", _I),
+        ("pool_end", _I), ("ranks", _I), ("serial", _I), ("heap_n", _I), ("flows", _I), ("woken", _I), ("free_entry", _S),
+        ("free_entries", _I), ("events", _I), ("quiet_steps", _I), ("quiet_limit", _I), ("seed", _I),
+        ("decider", _S), ("decider_non_cached", _I), ("decider_prompt", _I), ("turn", _I), ("turn_prefill", _I),
+        ("cold", _I), ("index_tokens", _I),
+        ("router", _S), ("index", _S), ("disaggregated", _B), ("not_disaggregated", _I), ("prefill_first", _B),
+    ],
+    align=True,
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """All arrays of one simulation; kernels take it whole. Record layouts are the dtypes above."""
+
+    world: Any  # WORLD[1]
+    req: Any  # REQUEST[n]
+    seq: Any  # SEQUENCE[n or 2n]
+    path: Any  # int32[p, 2]: radix-tree nodes along each request's prompt, and prompt tokens up to each node's end
+    order: Any  # int32[a]: requests with a given arrival time, ascending
+    pool_order: Any  # int32[c]: session heads that a closed loop issues on completion
+    rank: Any  # RANK[R]
+    pool: Any  # POOL[3R]
+    group: Any  # GROUP[G]
+    role: Any  # ROLE[k]
+    run: Any  # int32[R, max_seqs]
+    entry: Any  # ENTRY[E]
+    node_head: Any  # int32[nodes]: entries of a node, linked by near/far
+    table: Any  # int32[2^h]: open-addressing index of entries by (pool, node)
+    heap: Any  # HEAP[cap]
+    flow: Any  # FLOW[cap]: transfers under way
+    by_tokens: Any  # float64[k, 9, len(TOKENS)]
+    by_decode: Any  # float64[k, max_seqs + 1, len(CONTEXT)], batch interpolated to every integer
+    by_chunk: Any  # float64[k, len(CHUNK), len(PREFIX)]
+    candidates: Any  # int32[2, R + 1]: prefill ranks and serving ranks; their number is in the last column
+    plugins: Any  # PLUGIN[2, m + 1]: prefill and serving profile, closed by code 0
+    score: Any  # float64[4, R]: router scratch: totals, matched tokens, kept, one scorer's values
+    session_rank: Any  # int32[2, sessions]: binding of session affinity, prefill and serving
+    gaps: Any  # float64[GAP_BINS]: weight of inter-token gaps
+    series: Any  # float64[SAMPLES, 4, 4]: per role kind waiting, running, used blocks, busy; row 3 starts with the time
+    woken: Any  # int32[G]: idle groups that may have work after this event
