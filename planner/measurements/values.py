@@ -34,6 +34,17 @@ _ENGINES: Final[Mapping[str, EngineName]] = {
 ENGINE_NAMES: Final = tuple(_ENGINES)
 
 
+# InferenceX draws lengths evenly from 0.8 to 1.0 of the nominal ones; a measurement keeps the mean that was sent
+_RANDOM_LOW: Final = 0.8
+RANDOM_MEAN: Final = (1.0 + _RANDOM_LOW) / 2.0
+RANDOM_CV: Final = (1.0 - _RANDOM_LOW) / math.sqrt(12.0) / RANDOM_MEAN
+
+
+def mean_of_nominal(tokens: int | None) -> int | None:
+    """Mean length of an InferenceX workload with this nominal length."""
+    return None if tokens is None else max(round(tokens * RANDOM_MEAN), 1)
+
+
 def at(document: Json, path: str) -> Json:
     """Value at a dotted path through mappings; None when any part is missing."""
     for part in path.split("."):

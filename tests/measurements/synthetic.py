@@ -85,7 +85,7 @@ class Truth:
     noise: FloatArray
 
     @staticmethod
-    def draw(rng: np.random.Generator, n: int, *, factor_sd: float = 0.27, noise_sd: float = 0.08) -> Truth:
+    def draw(rng: np.random.Generator, n: int, *, factor_sd: float = 0.33, noise_sd: float = 0.08) -> Truth:
         return Truth(
             log_factors=rng.normal(0.0, factor_sd, len(FACTORS)), noise=rng.normal(0.0, noise_sd, (n, 3))
         )

@@ -2,7 +2,8 @@
 
 Traps: seconds; in disaggregated rows the output rate is per *decode* GPU, the input rate per *prefill* GPU and the total
 rate per GPU of both; in single-pool rows every rate was divided by ``tp``, which is the worker size: with DP attention it
-is the DP width. ``dp_attention`` is the text "true" or "false". ``std_intvty`` is 1 / std and means nothing.
+is the DP width. ``dp_attention`` is the text "true" or "false". ``std_intvty`` is 1 / std and means nothing. ISL and OSL are
+nominal: requests average 0.9 of them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad, M
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, RoleDraft, Totals
 from planner.measurements.values import (
+    RANDOM_CV,
     Json,
     first,
     integer,
+    mean_of_nominal,
     number,
     positive,
     suffixed,
@@ -60,8 +63,9 @@ def _draft(run: Mapping[str, Json], position: str) -> Draft:
         engine=text(run.get("framework")),
         engine_version=version_from_image(run.get("image")),
         roles=roles,
-        isl=integer(run.get("isl")),
-        osl=integer(run.get("osl")),
+        isl=mean_of_nominal(integer(run.get("isl"))),
+        osl=mean_of_nominal(integer(run.get("osl"))),
+        length_cv=RANDOM_CV,
         load=MeasuredLoad(concurrency=positive(run.get("conc"))),
         mtp=None if speculation is None else speculation.lower() not in {"none", "off", "false"},
         quantization=text(run.get("precision")),

@@ -1,7 +1,8 @@
 """Our own CSV: one row per operating point (columns in docs/measurements.md).
 
 Traps: ``*_tp`` is the worker size in rows taken from InferenceX with DP attention, so the GPU counts decide which reading
-holds; output rates may be per decode GPU and input rates per prefill GPU, which the total decides; blank means unknown.
+holds; output rates may be per decode GPU and input rates per prefill GPU, which the total decides; lengths of InferenceX rows
+are nominal; blank means unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from planner.domain.errors import Issue
 from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad, MeasurementFlag
 from planner.measurements.documents import Document, Kind
 from planner.measurements.draft import Draft, RoleDraft, Totals
-from planner.measurements.values import Json, integer, positive, switch, text
+from planner.measurements.values import RANDOM_CV, Json, integer, mean_of_nominal, positive, switch, text
 
 _REQUIRED = {"model", "gpu", "mode", "decode_tp", "isl", "osl", "concurrency", "output_tok_s_per_gpu"}
 _TOLERANCE = 0.02  # sources round rates to three or four digits
@@ -25,6 +26,7 @@ _NOTE_FLAGS = (
     ("QC-FAIL", MeasurementFlag.QUALITY_CHECK_FAILED),
     ("percentile not stated", MeasurementFlag.PERCENTILE_ASSUMED),
 )
+_RANDOM_FROM = 256  # tokens
 _SINGLE_PHASE = {"prefill_only": Role.PREFILL, "decode_only": Role.DECODE}
 
 
@@ -57,7 +59,12 @@ def _draft(row: Mapping[str, Json], position: str) -> Draft:
         tpot = Latency(p50_ms=1000.0 / user_rate)
         flags.append(MeasurementFlag.TPOT_FROM_RATE)
     mtp, draft_tokens = _speculation(row.get("mtp"))
-    isl = integer(row.get("isl"))
+    isl, osl = integer(row.get("isl")), integer(row.get("osl"))
+    nominal = "InferenceX" in str(row.get("source") or "")  # a few hand-written rows of it have fixed lengths
+    if nominal and isl is not None and isl >= _RANDOM_FROM:
+        isl, osl = mean_of_nominal(isl), mean_of_nominal(osl)
+    else:
+        nominal = False
     return Draft(
         position=" ".join(x for x in (position, text(row.get("id"))) if x),
         model=text(row.get("model")),
@@ -66,8 +73,9 @@ def _draft(row: Mapping[str, Json], position: str) -> Draft:
         engine_version=_version(row.get("engine_version")),
         roles=roles,
         isl=isl,
-        osl=integer(row.get("osl")),
-        prefix_hit=_prefix_hit(row.get("prefix_hit_or_shared_tokens"), isl),
+        osl=osl,
+        length_cv=RANDOM_CV if nominal else 0.0,
+        prefix_hit=_prefix_hit(row.get("prefix_hit_or_shared_tokens"), integer(row.get("isl"))),
         load=_load(row),
         dbo=switch(row.get("dbo")),
         eplb=switch(row.get("eplb")),
