@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from planner.catalog.assumptions import unconfirmed_assumptions
 from planner.catalog.engines import load_engine
-from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node
+from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node, nodes_for
 from planner.catalog.models import load_model
 from planner.domain.deployment import Speculation, Strategy
 from planner.domain.dtypes import ComputeDtype, KvDtype
@@ -289,7 +289,7 @@ def _pool(
         return None
     fabric_name = request.fabric or (node.fabric if node else None)
     if fabric_name is None:
-        node = found.load(lambda: load_node(f"generic-{gpu.id}", overlay=request.profiles))
+        node = found.load(lambda: _usual_node(gpu, request.profiles))
         fabric_name = node.fabric if node else None
         if node is not None:
             assumptions.append(
@@ -322,6 +322,12 @@ def _pool(
             "give --fabric (see planner profiles list fabrics)", "--fabric",
         )  # fmt: skip
     return Pool(gpu=gpu, fabric=fabric, node=replace(node, fabric=fabric.id), gpus=gpus)
+
+
+def _usual_node(gpu: GpuProfile, overlay: Path | None) -> NodeShape:
+    """The generic shape of the GPU, or the first cloud shape that has it."""
+    shapes = nodes_for(gpu, overlay=overlay)
+    return shapes[0] if shapes else load_node(f"generic-{gpu.id}", overlay=overlay)
 
 
 def _node(request: Request, found: _Collector) -> NodeShape | None:
