@@ -7,6 +7,7 @@ is an *output*: no iteration, one array pass over the whole space. Units: millis
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -157,29 +158,43 @@ def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -
 
     # one rank finishes, and so starts, this many requests per step
     starts = b * stack.accepted / osl
-    room = np.maximum(stack.budget - decode_tokens, 1.0)
+    beside = np.where(stack.separate, 0.0, decode_tokens)  # decode tokens that share the step with a prompt
+    room = np.maximum(stack.budget - beside, 1.0)
     chunks = np.ceil(new_tokens / room)
-    chunk_rate = starts * chunks
-    share_rank = 1.0 - np.exp(-chunk_rate)
-    share_group = 1.0 - np.exp(-chunk_rate * stack.ranks)
+    # prompts in steps of their own leave together whatever their chunks; mixed chunks take a step each
+    event_rate = np.where(stack.separate, starts, starts * chunks)
+    share_rank = 1.0 - np.exp(-event_rate)
+    share_group = 1.0 - np.exp(-event_rate * stack.ranks)
     prefill_tokens = np.minimum(starts * new_tokens / np.maximum(share_rank, 1e-12), room)
-    mean_tokens = decode_tokens + np.minimum(starts * new_tokens / np.maximum(share_group, 1e-12), room)
+    mean_prefill = np.minimum(starts * new_tokens / np.maximum(share_group, 1e-12), prefill_tokens)
     per_prompt = new_tokens / chunks
     prompts = np.maximum(prefill_tokens / per_prompt, 1.0)
     chunk_attention = _mixed_attention(stack, per_prompt, chunks, hit) * prompts
-    mixed = stack.step_ms(
+    loaded = stack.step_ms(
         StepLoad(
-            max_tokens=decode_tokens + prefill_tokens,
-            mean_tokens=np.minimum(mean_tokens, decode_tokens + prefill_tokens),
-            sequences=b + 1.0,
-            attention_ms=attention + chunk_attention,
+            max_tokens=beside + prefill_tokens,
+            mean_tokens=beside + mean_prefill,
+            sequences=np.where(stack.separate, prompts, b + 1.0),
+            attention_ms=np.where(stack.separate, 0.0, attention) + chunk_attention,
         ),
         prefill=True,
     )
-    step = (1.0 - share_group) * decode + share_group * mixed
+    # steps with prompts per decode step: mixed ones replace it, separate ones come on top
+    pieces = np.where(
+        stack.separate, np.maximum(starts * new_tokens / np.maximum(share_rank, 1e-12) / room, 1.0), 1.0
+    )
+    mixed = np.where(stack.separate, decode + pieces * loaded, np.maximum(loaded, decode))
+    step = decode + share_group * (mixed - decode)
     tpot = step / stack.accepted
-    wait = 0.5 * step + 0.5 * chunks * mixed * share_rank / np.maximum(1.0 - share_rank, 0.02)
-    ttft = wait + chunks * mixed
+    own = np.where(stack.separate, np.maximum(chunks, 1.0) * loaded, chunks * np.maximum(loaded, decode))
+    decoding = osl * tpot
+    service = own / np.where(stack.separate, prompts, 1.0)  # a separate step serves all the prompts it holds
+    ttft = (
+        stack.frontend_ms
+        + (0.5 + stack.balance_steps) * decode
+        + closed_loop_wait_ms(service_ms=service, away_ms=decoding, users=b * (1.0 + own / decoding))
+        + own
+    )
     rate = starts / step
     concurrency = b + rate * ttft
     limit = np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
@@ -206,6 +221,20 @@ def _mixed_attention(stack: RoleStack, tokens: FloatArray, chunks: FloatArray, h
     far = hit + 16384.0
     slope = (stack.prefill_attention_ms(tokens, far) - first) / 16384.0
     result: FloatArray = first + slope * tokens * (chunks - 1.0) / 2.0
+    return result
+
+
+WAIT_SPREAD: Final = 0.46  # of the squared median wait per user at balance; tests/accuracy re-derive it
+
+
+def closed_loop_wait_ms(*, service_ms: FloatArray, away_ms: FloatArray, users: FloatArray) -> FloatArray:
+    """Median wait for a prefill server that `users` users visit, each `away_ms` between visits.
+
+    With even lengths a closed loop keeps its order: nobody waits until the visits no longer fit between two of one's
+    own (`users x service > away + service`), then everyone waits for the rest. Random lengths round the corner.
+    """
+    excess = users - away_ms / np.maximum(service_ms, 1e-9) - 1.0
+    result: FloatArray = service_ms * 0.5 * (excess + np.sqrt(excess**2 + WAIT_SPREAD * users))
     return result
 
 

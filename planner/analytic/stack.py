@@ -93,6 +93,10 @@ class RoleStack:
         self._head = np.stack([t.head_ms for t in tables])
         self._host_step = _column([t.host_step_ms for t in tables])
         self._host_seq = _column([t.host_per_seq_ms for t in tables])
+        self.launch_floor = _column([t.launch_floor_ms for t in tables])
+        self.separate = _column([t.separate_prefill for t in tables]) > 0
+        self.balance_steps = _column([t.balance_steps for t in tables])
+        self.frontend_ms = _column([t.frontend_ms for t in tables])
         self._async = _column([t.async_scheduling for t in tables]) > 0
         self._share = _column([t.moe_layer_share for t in tables])
         self._dbo = _column([t.dbo is not None for t in tables]) > 0
@@ -143,6 +147,8 @@ class RoleStack:
             threshold = self._dbo_prefill if prefill else self._dbo_decode
             votes = self._dbo & (load.max_tokens >= threshold) & (load.mean_tokens > 0.5 * load.max_tokens)
             gpu = np.where(votes, self._overlapped(load, prefill=prefill), gpu)
+        if prefill:
+            gpu = np.maximum(gpu, self.launch_floor)
         serial = step_ms(gpu, host, False)
         hidden = step_ms(gpu, host, True)
         result: FloatArray = np.where(self._async, hidden, serial)

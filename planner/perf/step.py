@@ -8,6 +8,7 @@ from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec, MoeMlp
 from planner.perf.balance import Phase
 from planner.perf.components import Components, Part
+from planner.perf.dialects import DIALECTS, launch_floor_ms
 from planner.perf.operators.base import FloatArray
 from planner.perf.tables import CONTEXT, TOKENS, DboRule, StepTables
 
@@ -78,6 +79,10 @@ def build_tables(
         provenance=tuple((name, part.provenance) for name, part in parts.items() if part.ms.any()),
         max_tokens_within=_edge(parts["attn_linear"].within * parts["experts"].within, TOKENS),
         max_context_within=_edge(parts["decode_attn"].within.min(axis=0), CONTEXT),
+        launch_floor_ms=launch_floor_ms(engine.engine, pool.gpu, model.num_layers),
+        separate_prefill=DIALECTS[engine.engine].separate_prefill,
+        balance_steps=DIALECTS[engine.engine].balance_steps if p.dp > 1 else 0.0,
+        frontend_ms=engine.frontend_ms,
     )
 
 

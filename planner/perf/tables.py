@@ -66,3 +66,8 @@ class StepTables:
     provenance: tuple[tuple[str, Provenance], ...]  # per table field
     max_tokens_within: float  # largest tokens per step inside the curves' data
     max_context_within: float
+    # scheduling of the engine (planner.perf.dialects)
+    launch_floor_ms: float = 0.0  # host time of a step that carries a prompt, which no CUDA graph covers
+    separate_prefill: bool = False  # prompts run in steps of their own while decodes wait
+    balance_steps: float = 0.0  # decode steps a prompt waits for company on the other DP ranks
+    frontend_ms: float = 0.0  # request parsing, tokenisation and delivery of the first token
