@@ -55,15 +55,15 @@ def engine_command(
     args |= _data_parallel(layout, in_lws=in_lws, follower=follower)
     if p.expert_parallel:
         args["enable-expert-parallel"] = None
-    if p.dp > 1:
+    if p.dp > 1 or role.all2all is not All2AllBackend.ALLGATHER_REDUCESCATTER:
         args["all2all-backend"] = role.all2all.value
-        if _deep_gemm(role, model=model, hardware=hardware):
-            args["moe-backend"] = "deep_gemm"
+    if p.dp > 1 and _deep_gemm(role, model=model, hardware=hardware):
+        args["moe-backend"] = "deep_gemm"
     args |= _overlap_and_balance(role)
     args["max-model-len"] = max_model_len
     args["max-num-seqs"] = role.max_num_seqs
     args["max-num-batched-tokens"] = role.max_num_batched_tokens
-    args["gpu-memory-utilization"] = f"{role.gpu_memory_utilization:g}"
+    args["gpu-memory-utilization"] = repr(role.gpu_memory_utilization)
     args["kv-cache-dtype"] = kv_argument(role.kv_dtype, model)
     args["block-size"] = role.block_size
     if role.speculation is not None:

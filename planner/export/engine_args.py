@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from planner.domain.errors import InputError, Issue
+from planner.domain.errors import Issue
 from planner.export.dialects import Version
 
 
@@ -168,6 +168,7 @@ class ParsedCommand:
     model: str
     args: Mapping[str, str | None]
     unknown: tuple[str, ...]
+    problem: str | None = None  # why the shell text could not be split into words
 
     def text(self, name: str) -> str | None:
         """Value of a flag, None when absent or a switch."""
@@ -220,7 +221,11 @@ def find_command(script: Sequence[str], env: Mapping[str, str]) -> ParsedCommand
         if found is None:
             return None
         known = {**env, **_assignments(text[: found.start()], env)}
-        return _parse_words(_words(_expand(text[found.end() :].split("\n", 1)[0], known)))
+        try:
+            split = shlex.split(_expand(_first_command(text[found.end() :]), known), comments=True)
+        except ValueError as error:
+            return ParsedCommand(model="", args={}, unknown=(), problem=str(error))
+        return _parse_words(split)
     words = list(script)
     for i, word in enumerate(words):
         if word == "serve" and i and words[i - 1].endswith("vllm"):
@@ -275,18 +280,22 @@ def _evaluate(text: str) -> int:
     return total
 
 
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError as error:
-        raise InputError(
-            Issue(
-                code="lint.command_unreadable",
-                what="the vLLM command cannot be split into words",
-                why=f"shell quoting: {error}",
-                fix="balance the quotes of the command",
-            )
-        ) from error
+def _first_command(text: str) -> str:
+    """`text` up to the end of the first shell command: an unquoted line break, ``;``, ``|`` or ``&``."""
+    quote = ""
+    skip = False
+    for i, c in enumerate(text):
+        if skip:
+            skip = False
+        elif c == "\\" and quote != "'":
+            skip = True
+        elif quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "\n;|&":
+            return text[:i]
+    return text
 
 
 def _parse_words(words: Sequence[str]) -> ParsedCommand:

@@ -6,10 +6,12 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import export_faults_a  # noqa: F401 - registers the faults
+import export_faults_b  # noqa: F401
 import pytest
 import yaml
 from export_builders import HT, LL, QWEN, PlanBuilder, example_a, model
-from export_faults import FAULTS, Fault, Objects
+from export_fault_tools import FAULTS, Fault, Objects
 
 from planner.domain.deployment import Eplb
 from planner.domain.hardware import NodeShape

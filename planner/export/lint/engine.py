@@ -396,3 +396,18 @@ def dense_ranks(scene: Scene) -> Iterator[Hit]:
         external = e.multi_port or e.command.has("data-parallel-external-lb")
         if model is not None and model.moe is None and external:
             yield Hit(e.document, pod_path(e), f"{e.label}: dense model with {e.dp} DP ranks")
+
+
+@rule(
+    "S16",
+    ERROR,
+    "a start script the shell cannot read",
+    why="the container ends with a syntax error before the engine starts",
+    fix="balance the quotes of the vllm command",
+    source="POSIX shell quoting",
+)
+def readable_command(scene: Scene) -> Iterator[Hit]:
+    """Shell quoting of the vLLM command."""
+    for e in scene.bundle.engines:
+        if e.command.problem:
+            yield Hit(e.document, f"{pod_path(e)}.containers", f"{e.label}: {e.command.problem}")
