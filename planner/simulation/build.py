@@ -13,6 +13,7 @@ from planner.perf.tables import BATCH, StepTables
 from planner.simulation.cluster import Cluster, EngineRole
 from planner.simulation.kernels import cache
 from planner.simulation.kernels import state as st
+from planner.simulation.kernels import state_type as _state_type  # noqa: F401  (teaches numba the State)
 from planner.simulation.kernels.run import scrape
 from planner.simulation.routing import codes
 from planner.simulation.routing.registry import DECIDERS, ROUTERS, needs_prefix, plugin_rows, require
@@ -300,7 +301,7 @@ def grown(state: st.State, factor: int = 2) -> st.State:
     old = len(state.entry)
     entry = _records(old * factor, st.ENTRY)
     entry[:old] = state.entry
-    bigger = state._replace(entry=entry, table=np.full(2 * old * factor, -1, dtype=np.int32))
+    bigger = state.replaced(entry=entry, table=np.full(2 * old * factor, -1, dtype=np.int32))
     live = np.zeros(old, dtype=bool)
     live[state.table[state.table >= 0]] = True
     for e in np.flatnonzero(live):

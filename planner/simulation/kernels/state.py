@@ -7,7 +7,7 @@ Pools are numbered ``[0, R)`` GPU blocks of rank, ``[R, 2R)`` its host tier, ``[
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -171,32 +171,60 @@ WORLD: Final = np.dtype(
 )  # fmt: skip
 
 
-class State(NamedTuple):
-    """All arrays of one simulation; kernels take it whole. Record layouts are the dtypes above."""
+# Arrays of a simulation: name -> element type and number of dimensions.
+FIELDS: Final = {
+    "world": (WORLD, 1),  # one record of scalars
+    "req": (REQUEST, 1),
+    "seq": (SEQUENCE, 1),  # n or 2n, and one scratch sequence at the end
+    "path": (np.dtype(_S), 2),  # [p, 2]: tree nodes along each prompt, and prompt tokens up to each node's end
+    "order": (np.dtype(_S), 1),  # requests with a given arrival time, ascending
+    "pool_order": (np.dtype(_S), 1),  # session heads that a closed loop issues on completion
+    "rank": (RANK, 1),
+    "pool": (POOL, 1),  # 3 per rank
+    "group": (GROUP, 1),
+    "role": (ROLE, 1),
+    "run": (np.dtype(_S), 2),  # [ranks, max_seqs]: running sequences in order of admission
+    "entry": (ENTRY, 1),
+    "node_head": (np.dtype(_S), 1),  # entries of a node, linked by near/far
+    "table": (np.dtype(_S), 1),  # open-addressing index of entries by (pool, node)
+    "heap": (HEAP, 1),
+    "flow": (FLOW, 1),  # transfers under way
+    "by_tokens": (np.dtype(_F), 3),  # [roles, 9, len(TOKENS)] ms
+    "by_decode": (np.dtype(_F), 3),  # [roles, max_seqs + 1, len(CONTEXT)] ms, at every integer batch
+    "by_chunk": (np.dtype(_F), 3),  # [roles, len(CHUNK), len(PREFIX)] ms
+    "candidates": (np.dtype(_S), 2),  # [2, ranks + 1]: prefill and serving ranks; their number in the last column
+    "plugins": (PLUGIN, 2),  # [2, m + 1]: prefill and serving profile, closed by code 0
+    "score": (np.dtype(_F), 2),  # [4, ranks]: router scratch: totals, matched tokens, kept, one scorer's values
+    "session_rank": (np.dtype(_S), 2),  # [2, sessions]: binding of session affinity, prefill and serving
+    "gaps": (np.dtype(_F), 1),  # [GAP_BINS]: weight of inter-token gaps
+    "series": (np.dtype(_F), 3),  # [SAMPLES, 4, 4]: per kind waiting, running, used, busy; row 3 starts with the time
+    "woken": (np.dtype(_S), 1),  # idle groups that may have work after this event
+}
 
-    world: Any  # WORLD[1]
-    req: Any  # REQUEST[n]
-    seq: Any  # SEQUENCE[n or 2n]
-    path: Any  # int32[p, 2]: radix-tree nodes along each request's prompt, and prompt tokens up to each node's end
-    order: Any  # int32[a]: requests with a given arrival time, ascending
-    pool_order: Any  # int32[c]: session heads that a closed loop issues on completion
-    rank: Any  # RANK[R]
-    pool: Any  # POOL[3R]
-    group: Any  # GROUP[G]
-    role: Any  # ROLE[k]
-    run: Any  # int32[R, max_seqs]
-    entry: Any  # ENTRY[E]
-    node_head: Any  # int32[nodes]: entries of a node, linked by near/far
-    table: Any  # int32[2^h]: open-addressing index of entries by (pool, node)
-    heap: Any  # HEAP[cap]
-    flow: Any  # FLOW[cap]: transfers under way
-    by_tokens: Any  # float64[k, 9, len(TOKENS)]
-    by_decode: Any  # float64[k, max_seqs + 1, len(CONTEXT)], batch interpolated to every integer
-    by_chunk: Any  # float64[k, len(CHUNK), len(PREFIX)]
-    candidates: Any  # int32[2, R + 1]: prefill ranks and serving ranks; their number is in the last column
-    plugins: Any  # PLUGIN[2, m + 1]: prefill and serving profile, closed by code 0
-    score: Any  # float64[4, R]: router scratch: totals, matched tokens, kept, one scorer's values
-    session_rank: Any  # int32[2, sessions]: binding of session affinity, prefill and serving
-    gaps: Any  # float64[GAP_BINS]: weight of inter-token gaps
-    series: Any  # float64[SAMPLES, 4, 4]: per role kind waiting, running, used blocks, busy; row 3 starts with the time
-    woken: Any  # int32[G]: idle groups that may have work after this event
+
+class State:
+    """All arrays of one simulation, named by `FIELDS`.
+
+    Kernels receive one pointer: to a table of addresses and shapes. (A tuple of arrays would be passed as two hundred
+    scalars at every call, which costs both compile time and run time.)
+    """
+
+    __slots__ = (*FIELDS, "_header", "address")
+
+    def __init__(self, **arrays: Any) -> None:
+        for name, (dtype, dimensions) in FIELDS.items():
+            array = arrays[name]
+            if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
+                msg = f"{name}: expected {dimensions}-d contiguous {dtype}, got {array.ndim}-d {array.dtype}"
+                raise TypeError(msg)
+            setattr(self, name, array)
+        self._header = np.zeros(4 * len(FIELDS), dtype=np.int64)
+        for i, name in enumerate(FIELDS):
+            array = getattr(self, name)
+            self._header[4 * i] = array.ctypes.data
+            self._header[4 * i + 1 : 4 * i + 1 + array.ndim] = array.shape
+        self.address = int(self._header.ctypes.data)
+
+    def replaced(self, **arrays: Any) -> State:
+        """The same state with some arrays exchanged."""
+        return State(**{name: arrays.get(name, getattr(self, name)) for name in FIELDS})
