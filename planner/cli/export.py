@@ -14,6 +14,7 @@ from planner.domain.errors import InputError, Issue, did_you_mean
 if TYPE_CHECKING:
     from planner.domain.deployment import DeploymentPlan, Role
     from planner.domain.model import ModelSpec
+    from planner.export.objects import Manifest
     from planner.export.options import RoleHardware
 
 
@@ -107,6 +108,33 @@ def export(
             )
         )
     sys.stdout.write(made.stream)
+
+
+def _check_own_work(manifests: tuple[Manifest, ...], profiles: Path | None) -> None:
+    """Lint what is about to be written: warnings go to stderr, an error stops the export."""
+    from planner.cli.catalogue_facts import CatalogueFacts
+    from planner.export.lint import Severity, lint_documents
+    from planner.export.yaml import Document
+
+    documents = [Document(f"{m.kind}/{m.metadata.name}", i, 1, m.plain()) for i, m in enumerate(manifests)]
+    findings = lint_documents(documents, facts=CatalogueFacts(profiles=profiles))
+    for f in findings:
+        if f.severity is Severity.WARNING:
+            sys.stderr.write(f"warning[{f.rule.id}]: {f.what}\n  why: {f.rule.why}\n  fix: {f.fix}\n")
+    errors = [f for f in findings if f.severity is Severity.ERROR]
+    if errors:
+        raise InputError(
+            *(
+                Issue(
+                    code=f"lint.{f.rule.id}",
+                    what=f.what,
+                    why=f.rule.why,
+                    fix=f.fix,
+                    where=f"{f.object} @ {f.path}",
+                )
+                for f in errors
+            )
+        )
 
 
 def load_facts(plan: DeploymentPlan, *, profiles: Path | None) -> tuple[ModelSpec, dict[Role, RoleHardware]]:

@@ -59,7 +59,7 @@ def engine_command(
         args["all2all-backend"] = role.all2all.value
     if p.dp > 1 and _deep_gemm(role, model=model, hardware=hardware):
         args["moe-backend"] = "deep_gemm"
-    args |= _overlap_and_balance(role)
+    args |= _overlap_and_balance(role, layout)
     args["max-model-len"] = max_model_len
     args["max-num-seqs"] = role.max_num_seqs
     args["max-num-batched-tokens"] = role.max_num_batched_tokens
@@ -120,7 +120,7 @@ def _data_parallel(layout: RoleLayout, *, in_lws: bool, follower: bool) -> dict[
     }
 
 
-def _overlap_and_balance(role: RolePlan) -> dict[str, ArgValue]:
+def _overlap_and_balance(role: RolePlan, layout: RoleLayout) -> dict[str, ArgValue]:
     args: dict[str, ArgValue] = {}
     if role.dbo:
         args["enable-dbo"] = None
@@ -129,12 +129,15 @@ def _overlap_and_balance(role: RolePlan) -> dict[str, ArgValue]:
             args["dbo-prefill-token-threshold"] = DBO_PREFILL_THRESHOLD
     if role.eplb is not None:
         args["enable-eplb"] = None
-        args["eplb-config"] = {
+        config: dict[str, object] = {
             "window_size": role.eplb.window_size,
             "step_interval": role.eplb.step_interval,
             "num_redundant_experts": role.eplb.redundant_experts,
             "use_async": role.eplb.use_async,
         }
+        if role.eplb.use_async and layout.pods_per_group > 1:
+            config["communicator"] = "torch_gloo"  # NIXL's stalls silently across nodes (vllm#57883)
+        args["eplb-config"] = config
     return args
 
 

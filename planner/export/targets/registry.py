@@ -8,11 +8,14 @@ from planner.domain.deployment import DeploymentPlan, Role
 from planner.domain.model import ModelSpec
 from planner.export.options import ExportOptions, RoleHardware, Target
 from planner.export.render import prepare
-from planner.export.targets import llm_d
+from planner.export.targets import compose, helm_values, kustomize, llm_d
 from planner.export.targets.base import Export, TargetWriter
 
 TARGETS: Mapping[Target, TargetWriter] = {
     Target.LLM_D: llm_d.write,
+    Target.KUSTOMIZE: kustomize.write,
+    Target.HELM_VALUES: helm_values.write,
+    Target.COMPOSE: compose.write,
 }
 
 
