@@ -21,6 +21,7 @@ from planner.perf.operators.efficiency import Family
 from planner.perf.operators.work import copy_bytes, distinct_groups, gathered_row_bytes
 
 _MIN_GBPS: Final = 1e-3  # a missing scale-out network prices as unusable, not as an error
+_PCIE_FRACTION: Final = 0.62  # of nominal PCIe bandwidth that peer copies reach (L40S, RTX PRO 6000 tables)
 _RING_ALPHA_US: Final = {Family.BLACKWELL: 11.0, Family.AMPERE: 9.5, Family.CDNA: 12.0}
 _CUSTOM_ALPHA_US: Final = {Family.BLACKWELL: 5.6, Family.CDNA: 7.0, Family.AMPERE: 5.5}
 _CPU_PROXY_FACTOR: Final = (
@@ -57,12 +58,24 @@ class Network:
     @property
     def nic(self) -> float:
         """Bytes per us per GPU between domains, large messages."""
-        return max(self.fabric.effective_gbps, _MIN_GBPS) * 1e3
+        gbps = max(self.fabric.effective_gbps, _MIN_GBPS)
+        if self.over_pcie:
+            gbps = min(gbps, max(self.gpu.scale_up.aggregate_gbps * _PCIE_FRACTION, _MIN_GBPS))
+        return gbps * 1e3
+
+    @property
+    def over_pcie(self) -> bool:
+        """Whether peers and NIC share one PCIe link."""
+        return self.gpu.scale_up.kind is ScaleUpKind.PCIE
+
+    def together(self, far: FloatArray, near: FloatArray) -> FloatArray:
+        """Time of traffic to other domains and inside the own one: side by side, or in turn over one PCIe link."""
+        return far + near if self.over_pcie else np.maximum(far, near)
 
     def bus_fraction(self, gpus: int) -> float:
         """Share of nominal scale-up bandwidth large collectives reach."""
-        if self.gpu.scale_up.kind is ScaleUpKind.PCIE:
-            return 0.62 / math.sqrt(max(gpus, 2) / 2.0)
+        if self.over_pcie:
+            return _PCIE_FRACTION / math.sqrt(max(gpus, 2) / 2.0)
         return 0.74
 
 
@@ -172,7 +185,7 @@ def low_latency_us(
     far_share = 1.0 - g / shape.ep
     factor = _far_factor(net, combine=combine, low_latency=True)
     far = factor * (10.0 + net.fabric.latency_us + sent * far_share / (net.nic * _CX7_BUS_FRACTION))
-    return alpha + np.maximum(far, near)
+    return alpha + net.together(far, near)
 
 
 def host_sync_us(net: Network, backend: All2AllBackend) -> float:
@@ -213,7 +226,7 @@ def high_throughput_us(
     far = factor * (
         8.0 + net.fabric.latency_us + tokens * copies * copy_bytes / (net.nic * _CX7_BUS_FRACTION)
     )
-    return alpha + np.maximum(far, near)
+    return alpha + net.together(far, near)
 
 
 def _nvlink_us(
@@ -237,4 +250,4 @@ def _nvlink_us(
     if shape.ep <= g:
         return alpha + near
     far = tokens * shape.top_k * copy_bytes * (1.0 - g / shape.ep) / net.nic
-    return alpha + _CPU_PROXY_FACTOR * net.fabric.latency_us + np.maximum(far, near)
+    return alpha + _CPU_PROXY_FACTOR * net.fabric.latency_us + net.together(far, near)

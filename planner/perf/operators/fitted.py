@@ -305,17 +305,24 @@ class FittedOperators:
     def collective(
         self, kind: Collective, *, gpus: int, ranks_per_domain: int, payload_bytes: FloatArray, graph: bool
     ) -> OpTime:
-        """See `OperatorSource.collective`. Groups wider than a domain are priced by the datasheet source."""
-        inside = gpus <= min(ranks_per_domain, self.gpu.scale_up.domain_gpus)
-        key = ("collective", kind, gpus, graph)
-        if inside and self._own and key not in self._curves:
-            self._curves[key] = self._collective_curve(kind, gpus, graph=graph)
-        curve = self._curves.get(key) if inside and gpus > 1 else None
+        """See `OperatorSource.collective`.
+
+        Groups wider than a domain are priced by the datasheet source, but never below the in-domain phase.
+        """
+        size = np.asarray(payload_bytes, dtype=np.float64)
+        domain = min(ranks_per_domain, self.gpu.scale_up.domain_gpus, gpus)
+        key = ("collective", kind, domain, graph)
+        if self._own and domain > 1 and key not in self._curves:
+            self._curves[key] = self._collective_curve(kind, domain, graph=graph)
+        curve = self._curves.get(key)
+        if curve is not None and domain == gpus:
+            return curve.at(size)
+        wide = self.fallback.collective(
+            kind, gpus=gpus, ranks_per_domain=ranks_per_domain, payload_bytes=size, graph=graph
+        )
         if curve is None:
-            return self.fallback.collective(
-                kind, gpus=gpus, ranks_per_domain=ranks_per_domain, payload_bytes=payload_bytes, graph=graph
-            )
-        return curve.at(np.asarray(payload_bytes, dtype=np.float64))
+            return wide
+        return OpTime(np.maximum(wide.us, curve.at(size).us), wide.provenance, wide.within)
 
     def _collective_curve(self, kind: Collective, gpus: int, *, graph: bool) -> Curve | None:
         keys = [f"nccl/{kind.value}"]

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from planner.perf.operators.base import BoolArray, FloatArray
 
-STEP: Final = 0.02  # log-residual per int8 step: 2 %, range exp(+-2.54)
+STEP: Final = 0.02  # log-residual per int8 step: 2 %
+CENTRE: Final = 1.0  # residual of step 0: kernels reach from a fifth to 34 times the reference time
 _NEIGHBOURS: Final = 20
 _LENGTH: Final = 3.0  # correlation length, in doublings of a dimension
 _NUGGET: Final = 0.05  # shape-to-shape noise (tile quantisation) relative to the signal
@@ -62,7 +63,7 @@ class Surface:
     def residual(self, point: FloatArray) -> FloatArray:
         """Log-residual on the load grid for the shape at `point`."""
         index, w = self.weights(point)
-        return np.asarray(np.tensordot(w, self.steps[index].astype(np.float64), axes=1) * STEP)
+        return np.asarray(np.tensordot(w, self.steps[index].astype(np.float64), axes=1) * STEP + CENTRE)
 
     def nearest(self, point: FloatArray) -> tuple[int, float]:
         """Index of the nearest measured shape and its distance in doublings."""
@@ -92,7 +93,7 @@ def kriging_weights(features: FloatArray, point: FloatArray) -> FloatArray:
 
 def quantise(residuals: FloatArray) -> NDArray[np.int8]:
     """Round log-residuals to int8 steps, clipped to the representable range."""
-    return np.clip(np.rint(residuals / STEP), -127, 127).astype(np.int8)
+    return np.clip(np.rint((residuals - CENTRE) / STEP), -127, 127).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

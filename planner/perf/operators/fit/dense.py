@@ -132,7 +132,9 @@ def _expert_rows(system: str, engine: str) -> tuple[Any, Table] | None:
         if len(older.frame) > len(newest_table.frame):
             newest_table = older
     rows = pd.concat(frames, ignore_index=True)
-    rows = rows[rows["distribution"] == "balanced"]
+    # experts split both by tensor and by expert parallelism are never planned
+    whole = (rows["moe_tp_size"] == 1) | (rows["moe_ep_size"] == 1)
+    rows = rows[(rows["distribution"] == "balanced") & whole]
     tied = np.ones(len(rows), dtype=np.bool_)
     for column, value in zip(("hidden_size", "inter_size", "num_experts", "topk"), _TIED_GATE, strict=True):
         tied &= (rows[column] == value).to_numpy()
