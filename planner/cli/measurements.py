@@ -157,14 +157,19 @@ def list_command(
     if not found:
         stdout().print("no measurements; import some with planner measurements import FILE")
         return
-    print_table(
-        ["id", "model", "GPUs", "engine", "plan", "in/out", "load", "tok/s/GPU", "TPOT", "TTFT", "flags"],
-        [_row(s.hash, s.measurement) for s in found],
-        right=(6, 7, 8, 9),
-    )
-    stdout().print(
-        "tok/s/GPU: output, per GPU of the whole deployment. TPOT and TTFT: median in ms, else mean."
-    )
+    groups: dict[tuple[str, str, str], list[list[str]]] = {}
+    for stored in found:
+        m = stored.measurement
+        key = (m.model, m.gpu, f"{m.engine.value} {m.engine_version}")
+        groups.setdefault(key, []).append(_row(stored.hash, m))
+    for key, rows in groups.items():
+        print_table(
+            ["id", "GPUs", "plan", "in/out", "load", "tok/s/GPU", "TPOT ms", "TTFT ms", "flags"],
+            rows,
+            title=", ".join(key),
+            right=(1, 4, 5, 6, 7, 8),
+        )
+    stdout().print("tok/s/GPU: output, per GPU of the whole deployment. TPOT and TTFT: median, else mean.")
 
 
 @app.command("show")
@@ -350,9 +355,7 @@ def _row(digest: str, m: Measurement) -> list[str]:
     r = m.result
     return [
         digest[:8],
-        m.model.rsplit("/", 1)[-1],
-        f"{m.gpus}x {m.gpu}",
-        f"{m.engine.value} {m.engine_version}",
+        str(m.gpus),
         m.label(),
         f"{m.workload.isl}/{m.workload.osl}",
         _load(m),

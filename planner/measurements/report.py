@@ -135,16 +135,6 @@ def _length(value: float, spread: float) -> Tree:
 
 def _aggregate(m: Measurement) -> Tree:
     r = m.result
-    total = None if r.completed is None else r.completed + (r.failed or 0)
-    requests: Tree = {
-        "total": total if total is not None else 0,
-        "input_length": {"units": "count", "mean": float(m.workload.isl)},
-        "output_length": {"units": "count", "mean": float(m.workload.osl)},
-    }
-    if m.workload.length_cv > 0:
-        requests["input_length"]["stddev"] = m.workload.length_cv * m.workload.isl
-    if r.failed is not None:
-        requests["failures"] = r.failed
     latency = {
         "time_to_first_token": _statistics(r.ttft, "ms"),
         "time_per_output_token": _statistics(r.tpot, "ms/token"),
@@ -157,11 +147,27 @@ def _aggregate(m: Measurement) -> Tree:
         "total_token_rate": _rate(r.total_tok_s_per_gpu, m.gpus, "tokens/s"),
         "request_rate": _rate(r.requests_per_s, 1, "queries/s"),
     }
-    return {
-        "requests": requests,
+    aggregate: Tree = {
         "latency": {k: v for k, v in latency.items() if v is not None},
         "throughput": {k: v for k, v in throughput.items() if v is not None},
     }
+    if r.completed is not None:  # the format demands a count, which not every source gives
+        aggregate["requests"] = _requests(m, r.completed)
+    return aggregate
+
+
+def _requests(m: Measurement, completed: int) -> Tree:
+    input_length: Tree = {"units": "count", "mean": float(m.workload.isl)}
+    if m.workload.length_cv > 0:
+        input_length["stddev"] = m.workload.length_cv * m.workload.isl
+    requests: Tree = {
+        "total": completed + (m.result.failed or 0),
+        "input_length": input_length,
+        "output_length": {"units": "count", "mean": float(m.workload.osl)},
+    }
+    if m.result.failed is not None:
+        requests["failures"] = m.result.failed
+    return requests
 
 
 def _statistics(latency: Latency, units: str) -> Tree | None:

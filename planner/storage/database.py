@@ -77,6 +77,15 @@ def _bad_url(why: str) -> Issue:
     )
 
 
+def _not_text(value: str) -> Issue:
+    return Issue(
+        code="store.text",
+        what=ascii(value[:80]),
+        why="it holds bytes that are no text in this locale",
+        fix="type it again, or set a UTF-8 locale",
+    )
+
+
 class Database:
     """An open database. `read()` and `write()` give sessions; driver errors leave them as StoreError."""
 
@@ -136,6 +145,8 @@ class Database:
             raise translate(e.orig if isinstance(e.orig, Exception) else e, self.shown) from e
         except SQLAlchemyError as e:
             raise translate(e, self.shown) from e
+        except UnicodeEncodeError as e:
+            raise InputError(_not_text(e.object)) from e
 
 
 def _sqlite_engine(url: URL) -> Engine:

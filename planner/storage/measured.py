@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from string import hexdigits
+from typing import Final
 
-from sqlalchemy import desc, func
-from sqlmodel import col, delete, select
+from sqlalchemy import desc, func, insert
+from sqlmodel import Session, col, delete, select
 
 from planner.domain.calibration import Calibration, CalibrationScope
 from planner.domain.errors import InputError, Issue, MissingDataError
@@ -16,6 +18,8 @@ from planner.storage.canonical import bytes_hash, content_hash
 from planner.storage.codec import CONVERTER, decode, domain_hash, encode
 from planner.storage.database import Database
 from planner.storage.tables import CalibrationRow, MeasurementRow, RawFileRow
+
+_CHUNK: Final = 500  # SQLite takes a limited number of parameters per statement
 
 
 def measurement_hash(measurement: Measurement) -> str:
@@ -34,11 +38,10 @@ class RawFile:
     name: str
     format: BenchmarkFormat
     content: bytes
+    sha256: str = field(init=False)
 
-    @property
-    def sha256(self) -> str:
-        """Hash of the content."""
-        return bytes_hash(self.content)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", bytes_hash(self.content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,40 +64,47 @@ class MeasurementRepository:
         The raw file is kept only when at least one measurement of it is.
         """
         now = self._db.clock()
-        added: list[bool] = []
+        digests = [measurement_hash(m) for m in measurements]
         with self._db.write() as session:
-            for m in measurements:
-                digest = measurement_hash(m)
-                known = session.exec(select(MeasurementRow.id).where(MeasurementRow.hash == digest)).first()
-                added.append(known is None)
-                if known is not None:
+            seen = _known(session, digests)
+            added: list[bool] = []
+            rows: list[dict[str, object]] = []
+            for digest, m in zip(digests, measurements, strict=True):
+                added.append(digest not in seen)
+                if digest in seen:
                     continue
-                if session.get(RawFileRow, raw.sha256) is None:
-                    session.add(
-                        RawFileRow(
-                            hash=raw.sha256,
-                            name=raw.name,
-                            format=raw.format.value,
-                            size_bytes=len(raw.content),
-                            compressed=zlib.compress(raw.content, 6),
-                            created_at=now,
-                        )
-                    )
-                    session.flush()
-                session.add(
-                    MeasurementRow(
-                        hash=digest,
-                        model=m.model,
-                        gpu=m.gpu,
-                        engine=m.engine.value,
-                        engine_version=m.engine_version,
-                        raw_hash=raw.sha256,
-                        document=encode(m),
-                        created_at=now,
-                    )
+                seen.add(digest)
+                rows.append(
+                    {
+                        "hash": digest,
+                        "model": m.model,
+                        "gpu": m.gpu,
+                        "engine": m.engine.value,
+                        "engine_version": m.engine_version,
+                        "raw_hash": raw.sha256,
+                        "document": encode(m),
+                        "created_at": now,
+                    }
                 )
-                session.flush()
+            if rows:
+                self._keep_raw(session, raw)
+                session.connection().execute(insert(MeasurementRow), rows)
         return tuple(added)
+
+    def _keep_raw(self, session: Session, raw: RawFile) -> None:
+        if session.get(RawFileRow, raw.sha256) is not None:
+            return
+        session.add(
+            RawFileRow(
+                hash=raw.sha256,
+                name=raw.name,
+                format=raw.format.value,
+                size_bytes=len(raw.content),
+                compressed=zlib.compress(raw.content, 6),
+                created_at=self._db.clock(),
+            )
+        )
+        session.flush()
 
     def list(
         self,
@@ -120,12 +130,13 @@ class MeasurementRepository:
 
         Raises MissingDataError ``measurement.unknown``, InputError ``measurement.ambiguous``.
         """
+        wanted = prefix.strip().lower()
+        if not wanted or not set(wanted) <= set(hexdigits):
+            raise _not_one(prefix, 0)
         with self._db.read() as session:
-            statement = select(MeasurementRow).where(
-                col(MeasurementRow.hash).startswith(prefix, autoescape=True)
-            )
+            statement = select(MeasurementRow).where(col(MeasurementRow.hash).startswith(wanted))
             rows = session.exec(statement.limit(2)).all()
-        if len(rows) != 1 or not prefix:
+        if len(rows) != 1:
             raise _not_one(prefix, len(rows))
         return StoredMeasurement(hash=rows[0].hash, measurement=decode(rows[0].document, Measurement))
 
@@ -203,6 +214,16 @@ class CalibrationRepository:
         with self._db.write() as session:
             statement = delete(CalibrationRow).where(col(CalibrationRow.scope_hash) == domain_hash(scope))
             return int(session.exec(statement).rowcount)
+
+
+def _known(session: Session, digests: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(digests), _CHUNK):
+        chunk = digests[start : start + _CHUNK]
+        found.update(
+            session.exec(select(MeasurementRow.hash).where(col(MeasurementRow.hash).in_(chunk))).all()
+        )
+    return found
 
 
 def _not_one(prefix: str, found: int) -> MissingDataError | InputError:

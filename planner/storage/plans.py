@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from string import hexdigits
 
 from sqlalchemy import desc
 from sqlmodel import Session, col, select
@@ -93,7 +94,7 @@ class PlanRepository:
         with self._db.read() as session:
             statement = select(PlanRow).where(PlanRow.name == reference).order_by(desc(col(PlanRow.id)))
             row = session.exec(statement).first()
-            if row is None and len(reference) >= 8:
+            if row is None and len(reference) >= 8 and set(reference) <= set(hexdigits):
                 rows = session.exec(
                     select(PlanRow).where(col(PlanRow.hash).startswith(reference, autoescape=True))
                 ).all()

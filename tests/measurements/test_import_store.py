@@ -147,8 +147,9 @@ def test_listing_filters(store: Store, tmp_path: Path) -> None:
     assert store.measurements.list(model="none") == ()
     with pytest.raises(MissingDataError):
         store.measurements.get("ffffffffff")
-    with pytest.raises(InputError):
-        store.measurements.get("")
+    for odd in ("", "%", "\udce2", "0'--"):
+        with pytest.raises(MissingDataError):
+            store.measurements.get(odd)
 
 
 def test_names_become_those_of_the_catalogue(tmp_path: Path) -> None:

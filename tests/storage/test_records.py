@@ -21,7 +21,7 @@ from planner.domain.deployment import (
     Strategy,
 )
 from planner.domain.dtypes import ComputeDtype, KvDtype
-from planner.domain.errors import InputError, MissingDataError
+from planner.domain.errors import InputError, MissingDataError, PlannerError
 from planner.domain.evaluation import Binding, Evaluation, StepBreakdown, StepTerm, TermTime
 from planner.domain.hardware import (
     Availability,
@@ -186,6 +186,14 @@ def test_plan_by_name_and_by_hash(store: Store) -> None:
     with pytest.raises(MissingDataError) as caught:
         store.plans.get("r2")
     assert "r1" in caught.value.issues[0].fix
+
+
+@pytest.mark.parametrize("odd", ["", "%", "________", "\udce2\udce2", "'; DROP TABLE plans; --"])
+def test_odd_references_are_unknown_plans(store: Store, odd: str) -> None:
+    store.plans.save(plan())
+    with pytest.raises(PlannerError) as caught:
+        store.plans.get(odd)
+    assert caught.value.issues[0].code in {"plan.unknown", "store.text"}
 
 
 def test_evaluations_are_a_cache(store: Store) -> None:
