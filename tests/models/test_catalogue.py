@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -85,16 +84,17 @@ def test_id_and_alias_find_one_model(name: str) -> None:
     assert "deepseek-r1" in spec.aliases
 
 
-def test_loading_one_model_is_cheap() -> None:
-    """Budget 30 ms; the slowest entry of the best of three runs, with room for a busy machine."""
-    list_models()
-    for name in ("deepseek-r1", "nvidia/MiniMax-M3-NVFP4", "nvidia/GLM-5.2-NVFP4", "moonshotai/Kimi-K3"):
-        best = 1e9
-        for _ in range(3):
-            start = time.perf_counter()
-            load_model(name)
-            best = min(best, time.perf_counter() - start)
-        assert best < 0.030, name
+def test_loading_one_model_reads_two_files(monkeypatch) -> None:
+    """One model costs the index and its own file, however large the catalogue (timings: benchmarks/)."""
+    read: list[str] = []
+    original = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda self, *a, **k: (read.append(self.name), original(self, *a, **k))[1]
+    )
+    for name in ("deepseek-r1", "nvidia/MiniMax-M3-NVFP4", "moonshotai/Kimi-K3"):
+        read.clear()
+        load_model(name)
+        assert len([n for n in read if n.endswith(".json")]) <= 2, read
 
 
 def test_unknown_model_names_close_ones_and_the_missing_file(monkeypatch, tmp_path) -> None:

@@ -263,12 +263,15 @@ def test_ambiguous_hash_prefix(store: Store) -> None:
     assert caught.value.issues[0].code == "plan.ambiguous"
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)  # fmt: skip
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+)
+flat = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(max_size=3), scalars, max_size=3)
+json_values = flat | st.lists(flat, max_size=3) | st.dictionaries(st.text(max_size=3), flat, max_size=3)
 
 
 @given(st.dictionaries(st.text(max_size=4), json_values, max_size=5))
