@@ -1,0 +1,42 @@
+"""The manifests of a plan as text, ready to read, copy or write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner import __version__
+from planner.catalog.hardware import load_fabric, load_gpu, load_node
+from planner.catalog.models import load_model
+from planner.domain.deployment import DeploymentPlan
+from planner.export.options import ExportOptions, RoleHardware
+from planner.export.targets import export_plan
+from planner.export.targets.base import ExportFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestView:
+    """One stream for reading and copying; `files` for a folder; `notes` say what the user has to know."""
+
+    title: str
+    text: str
+    files: tuple[ExportFile, ...]
+    notes: tuple[str, ...]
+
+
+def manifest_view(plan: DeploymentPlan) -> ManifestView:
+    """Render `plan` with default export options. Raises PlannerError for what cannot be exported."""
+    fabric = load_fabric(plan.fabric)
+    hardware = {
+        r.role: RoleHardware(
+            gpu=load_gpu(r.gpu), node=replace(load_node(r.node), fabric=fabric.id), fabric=fabric
+        )
+        for r in plan.roles
+    }
+    made = export_plan(
+        plan,
+        model=load_model(plan.model),
+        hardware=hardware,
+        options=ExportOptions(created_by=f"wideplan {__version__}"),
+    )
+    text = made.stream if made.stream is not None else "\n".join(f.text for f in made.files)
+    return ManifestView(title=f"{plan.name}: {plan.label()}", text=text, files=made.files, notes=made.notes)
