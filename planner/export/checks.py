@@ -68,6 +68,16 @@ def check_plan(plan: DeploymentPlan, model: ModelSpec, hardware: Mapping[Role, R
             )
     if plan.strategy is Strategy.DISAGGREGATED and not issues:
         issues += _check_pair(plan, model)
+        vendors = {hardware[r.role].gpu.vendor.value for r in plan.roles}
+        if len(vendors) > 1:
+            issues.append(
+                Issue(
+                    code="export.pair_vendor",
+                    what=f"prefill and decode on GPUs of {' and '.join(sorted(vendors))}",
+                    why="both roles must run one engine image",
+                    fix="plan both roles on GPUs of one vendor",
+                )
+            )
     if plan.gpus_used > plan.gpus_owned:
         issues.append(
             Issue(

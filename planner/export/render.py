@@ -112,11 +112,10 @@ def prepare(
         r.role: find_provider(options.provider) if options.provider else overlay_for(hardware[r.role])
         for r in plan.roles
     }
-    variants = {
-        r.role: _variant(r, layouts[r.role], hardware[r.role], overlays[r.role], disaggregated)
-        for r in plan.roles
-    }
-    dialect = _choose_dialect(options, tuple(variants.values()))
+    variant = _common_variant(
+        [_variant(r, layouts[r.role], hardware[r.role], overlays[r.role], disaggregated) for r in plan.roles]
+    )
+    dialect = _choose_dialect(options, variant)
     fabric_domain = any(nvlink_multinode(layouts[r.role], hardware[r.role]) for r in plan.roles)
     roles = tuple(
         RoleContext(
@@ -129,9 +128,7 @@ def prepare(
             options=options,
             disaggregated=disaggregated,
             name=name,
-            engine_image=_image(
-                options.images.engine, dialect.images.engine.get(variants[r.role]), dialect, "engine"
-            ),
+            engine_image=_image(options.images.engine, dialect.images.engine.get(variant), dialect, "engine"),
             sidecar_image=_image(options.images.sidecar, dialect.images.sidecar, dialect, "sidecar")
             if disaggregated
             else "",
@@ -246,12 +243,18 @@ def _variant(
     return ImageVariant.UPSTREAM
 
 
-def _choose_dialect(options: ExportOptions, variants: Sequence[ImageVariant]) -> Dialect:
-    """The named dialect, else the first whose images cover the plan. P and D always share one image set."""
+def _common_variant(variants: Sequence[ImageVariant]) -> ImageVariant:
+    """One image for both roles: the handshake compares engine versions, so the more demanding role decides."""
+    order = (ImageVariant.ROCM, ImageVariant.EFA, ImageVariant.LLM_D_CUDA, ImageVariant.UPSTREAM)
+    return min(variants, key=order.index)
+
+
+def _choose_dialect(options: ExportOptions, variant: ImageVariant) -> Dialect:
+    """The named dialect, else the first that has the image the plan needs."""
     if options.dialect is not None:
         return find_dialect(options.dialect)
     for dialect in DIALECTS:
-        if options.images.engine is not None or all(v in dialect.images.engine for v in variants):
+        if options.images.engine is not None or variant in dialect.images.engine:
             return dialect
     return DIALECTS[0]
 
@@ -313,6 +316,16 @@ def _check_dialect(p: Prepared) -> None:
                     what=f"{r.plan.role.value}: several pods on '{r.hardware.fabric.id}'",
                     why="TCPX offers no RDMA: neither NIXL nor expert parallel across pods has a tested set-up on it",
                     fix="use aggregated groups within one node, or nodes with RDMA",
+                )
+            )
+        crosses = r.layout.pods_per_group > 1 and not nvlink_multinode(r.layout, r.hardware)
+        if r.plan.all2all in DEEPEP_NVSHMEM and crosses and r.overlay.efa:
+            issues.append(
+                Issue(
+                    code="export.deepep_efa",
+                    what=f"{r.plan.role.value}: {r.plan.all2all.value} across pods on EFA",
+                    why="DeepEP's transport needs Mellanox NICs (DeepEP#759)",
+                    fix="plan with allgather_reducescatter or nixl_ep, or groups within one node",
                 )
             )
         if r.plan.all2all is All2AllBackend.DEEPEP_LOW_LATENCY and r.layout.pods_per_group > 1:

@@ -103,7 +103,7 @@ def test_lists_are_opened_and_empty_documents_skipped() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "where"),
     [
-        ("a: b\nc: [", "yaml.malformed", "m.yaml:2"),
+        ("a: b\nc: ]\n", "yaml.malformed", "m.yaml:2"),
         ("a: 1\na: 2\n", "yaml.malformed", "m.yaml:2"),
         ("- 1\n", "yaml.not_an_object", "m.yaml:1"),
         ("a: \x07\n", "yaml.malformed", "m.yaml"),
