@@ -48,23 +48,33 @@ class Part:
     within: FloatArray  # 1.0 inside the data, 0.0 outside; same shape as ms
 
 
+SIGNIFICANT_SHARE: Final = (
+    0.15  # operators below this share of a part decide neither its source nor its range
+)
+
+
 class _Sum:
-    """Adds operator times (us) into one part (ms)."""
+    """Adds operator times (us) into one part (ms).
+
+    Source and range follow the operators that matter: those with a significant share of the part's time.
+    """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.us = np.zeros(shape)
-        self.within = np.ones(shape)
-        self.provenance = Provenance.MEASURED
-        self.empty = True
+        self.inside = np.zeros(shape)
+        self.sources: list[tuple[float, Provenance]] = []
 
     def add(self, op: OpTime, times: float = 1.0) -> None:
         self.us = self.us + times * op.us
-        self.within = self.within * op.within
-        self.provenance = Provenance.weakest(self.provenance, op.provenance)
-        self.empty = False
+        self.inside = self.inside + times * op.us * op.within
+        self.sources.append((float(np.mean(times * op.us)), op.provenance))
 
     def part(self) -> Part:
-        return Part(self.us / 1000.0, Provenance.DATASHEET if self.empty else self.provenance, self.within)
+        total = sum(us for us, _ in self.sources)
+        weighty = [p for us, p in self.sources if us > SIGNIFICANT_SHARE * total]
+        provenance = Provenance.weakest(*weighty) if weighty else Provenance.DATASHEET
+        within = np.asarray(self.inside >= (1.0 - SIGNIFICANT_SHARE) * self.us, dtype=np.float64)
+        return Part(self.us / 1000.0, provenance, within)
 
 
 class Components:
