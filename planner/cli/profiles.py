@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.fit_operators import fit_operators
 from planner.cli.output import emit_json, print_table, stdout
 from planner.domain.errors import ExitCode, InputError, Issue, did_you_mean
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from planner.domain.provenance import Source
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.command("fit-operators")(fit_operators)
 
 KINDS = ("gpus", "fabrics", "clusters", "engines")
 
