@@ -8,13 +8,14 @@ import pytest
 from planner.export.schema import SchemaSet, load_schemas
 
 sys.path.insert(0, str(Path(__file__).parent))
-SHARED = Path(__file__).parents[2].parent / "shared"
 
 
 @pytest.fixture(scope="session")
 def crds() -> SchemaSet:
     """Schemas of LeaderWorkerSet, DisaggregatedSet, InferencePool and HTTPRoute; skips where they are not at hand."""
-    folder = SHARED / "crds"
+    from export_builders import CRDS
+
+    folder = CRDS
     if not folder.is_dir():
         pytest.skip("needs the CRD schemas in ../shared/crds")
     return load_schemas(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from planner.catalog.hardware import load_fabric, load_gpu, load_node
@@ -23,6 +24,7 @@ from planner.domain.workload import SloTargets, Workload
 from planner.export import ExportOptions, Manifest, RoleHardware, render
 from planner.export.yaml import Plain
 
+CRDS = Path(__file__).parents[2].parent / "shared" / "crds"
 R1 = "deepseek-ai/DeepSeek-R1"
 QWEN = "Qwen/Qwen3-235B-A22B-FP8"
 GPT_OSS = "openai/gpt-oss-120b"
