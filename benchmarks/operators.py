@@ -107,7 +107,8 @@ def main() -> None:
 
 def compare_published() -> None:
     """Low-latency DeepEP, pplx and MORI points over the network against the datasheet source."""
-    rows = list(csv.DictReader(DEVELOPMENT_POINTS.open(encoding="utf-8")))
+    with DEVELOPMENT_POINTS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     parts = {"CX7": ("h800-sxm", "ib-ndr400"), "EFA": ("h200-sxm", "efa-v3")}
     print("published low-latency points (128 tokens, hidden 7168): ours / published us")
     for row in rows:

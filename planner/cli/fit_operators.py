@@ -27,7 +27,7 @@ def fit_operators(
     folder = out if out is not None else data_root() / "profiles" / "operators"
 
     def progress(error: FitError) -> None:
-        output.stderr.print(
+        output.stderr().print(
             f"{error.gpu} {error.engine} {error.key}: held-out median {error.median:.1%}, p90 {error.p90:.1%}"
         )
 
@@ -39,6 +39,6 @@ def fit_operators(
     for row in families:
         if row["gpu"] == "all":
             verdict = "meets the target" if row["meets"] else "misses the target"
-            output.stdout.print(
+            output.stdout().print(
                 f"{row['family']}: median {row['median']:.1%}, p90 {row['p90']:.1%}, {row['rows']} rows; {verdict}"
             )

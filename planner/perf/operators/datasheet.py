@@ -10,7 +10,7 @@ from planner.domain.deployment import All2AllBackend
 from planner.domain.dtypes import ComputeDtype, KvDtype, WeightFormat
 from planner.domain.engine import EngineName
 from planner.domain.hardware import FabricProfile, GpuProfile
-from planner.domain.model import Attention, GqaAttention, LinearAttention, MlaAttention
+from planner.domain.model import Attention, GqaAttention, LinearAttention
 from planner.domain.provenance import Provenance
 from planner.perf.operators import work
 from planner.perf.operators.base import Collective, ExchangeShape, ExpertShape, FloatArray, OpTime
@@ -20,10 +20,12 @@ from planner.perf.operators.efficiency import (
     Kernels,
     family_of,
     gemm_fraction,
+    layer_kind,
 )
 
 _BLEND: Final = 4.0  # sharpness of the roofline knee: overlap of compute and memory is good, not perfect
 _GRACE_EAGER_US: Final = 45.0  # arm64 hosts launch slowly: 40-70 us per eager collective
+_SM_COUNT: Final = 132  # where a profile does not say
 _PASS_FLOOR_US: Final = 2.0
 _PASS_FRACTION: Final = 0.72
 
@@ -97,7 +99,7 @@ class DatasheetOperators:
         w = work.prefill_work(attention, tp=tp, kv=kv, new=new, prefix=before)
         kernels = self.kernels
         if isinstance(attention, LinearAttention):
-            us = 30.0 + knee(
+            us = 20.0 + knee(
                 w.flops / (self._peak(ComputeDtype.BF16) * kernels.scan_compute),
                 w.bytes_moved / (self._hbm * kernels.hbm_attention),
             )
@@ -105,9 +107,10 @@ class DatasheetOperators:
         # short chunks leave tiles and SMs idle
         ramp = 1.0 + kernels.prefill_half_tokens / np.maximum(new, 1.0)
         peak = self._peak(ComputeDtype.BF16)
-        compute = w.flops * ramp / (peak * kernels.prefill_compute)
+        kind = layer_kind(attention, self.engine)
+        compute = w.flops * ramp / (peak * kernels.prefill_compute * kind.prefill_compute)
         expand = w.expand_flops / (peak * gemm_fraction(self.gpu, kernels, ComputeDtype.BF16))
-        us = kernels.attention_floor_us + knee(
+        us = (kernels.attention_floor_us + kind.extra_us) + knee(
             compute + expand,
             w.bytes_moved / (self._hbm * kernels.hbm_attention),
         )
@@ -121,12 +124,24 @@ class DatasheetOperators:
         w = work.decode_work(attention, tp=tp, kv=kv, batch=b, context=c)
         kernels = self.kernels
         dtype = w.dtype if kernels.fp8_latent_math else ComputeDtype.BF16
-        floor = kernels.attention_floor_us
-        if isinstance(attention, MlaAttention):
-            floor += 4.0  # two absorbed batched products
-        us = floor + knee(
-            w.flops / (self._peak(dtype) * kernels.decode_compute),
-            w.bytes_moved / (self._hbm * kernels.hbm_attention),
+        kind = layer_kind(attention, self.engine)
+        if isinstance(attention, LinearAttention):
+            floor, compute = kernels.attention_floor_us - 3.0, kernels.decode_compute
+            waves = 0.0 * b
+        else:
+            floor, compute = (
+                kernels.attention_floor_us + kind.extra_us,
+                kernels.decode_compute * kind.decode_compute,
+            )
+            blocks = attention.kv_heads if isinstance(attention, GqaAttention) else attention.heads / 128.0
+            waves = b * max(blocks / tp, 1.0 / 128.0) * kind.wave_us / (self.gpu.sm_count or _SM_COUNT)
+        us = (
+            floor
+            + waves
+            + knee(
+                w.flops / (self._peak(dtype) * compute),
+                w.bytes_moved / (self._hbm * kernels.hbm_attention),
+            )
         )
         return self._answer(us + self._index_us(attention, w.index_flops))
 

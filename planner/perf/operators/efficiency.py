@@ -15,6 +15,7 @@ from typing import Final
 from planner.domain.dtypes import ComputeDtype
 from planner.domain.engine import EngineName
 from planner.domain.hardware import GpuProfile, Vendor
+from planner.domain.model import Attention, CompressedAttention, GqaAttention, MlaAttention
 
 
 class Family(StrEnum):
@@ -43,10 +44,10 @@ class Kernels:
     decode_compute: float = 0.5
     fp8_latent_math: bool = False  # MLA decode multiplies the fp8 cache natively
     prefill_compute: float = 0.56
-    prefill_half_tokens: float = 220.0  # chunk length at which prefill reaches half of `prefill_compute`
+    prefill_half_tokens: float = 420.0  # chunk length at which prefill reaches half of `prefill_compute`
     index_compute: float = 0.35
-    attention_floor_us: float = 7.0
-    scan_compute: float = 0.12
+    attention_floor_us: float = 10.0
+    scan_compute: float = 0.065
     host_eager_us: float = 18.0
     expert_hbm: float = 0.84
     expert_floor_us: Mapping[EngineName, float] = field(default_factory=dict)
@@ -78,15 +79,51 @@ KERNELS: Final[Mapping[Family, Kernels]] = {
     # AMD: matmul maxima 0.51-0.68 of peak; attention and expert kernels have no public tables
     Family.CDNA: Kernels(
         gemm_bf16=0.52, gemm_fp8=0.45, gemm_fp4=0.38, hbm_gemm=0.72, hbm_attention=0.66, decode_compute=0.35,
-        prefill_compute=0.36, gemm_floor_us=5.0, attention_floor_us=11.0, index_compute=0.22, expert_hbm=0.68,
+        prefill_compute=0.36, gemm_floor_us=5.0, attention_floor_us=14.0, index_compute=0.22, expert_hbm=0.68,
         expert_floor_us={EngineName.VLLM: 75.0, EngineName.SGLANG: 65.0, EngineName.TRTLLM: 65.0},
     ),
     Family.OTHER: Kernels(
         gemm_bf16=0.65, gemm_fp8=0.5, gemm_fp4=0.38, hbm_gemm=0.72, hbm_attention=0.66, decode_compute=0.4,
-        prefill_compute=0.42, gemm_floor_us=5.0, attention_floor_us=10.0, expert_hbm=0.7,
+        prefill_compute=0.42, gemm_floor_us=5.0, attention_floor_us=13.0, expert_hbm=0.7,
         expert_floor_us={EngineName.VLLM: 70.0, EngineName.SGLANG: 70.0, EngineName.TRTLLM: 70.0},
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """How one kind of attention layer differs from dense GQA: medians over the module and core tables.
+
+    `compute` scales the compute efficiency; `extra_us` is added per call (absorbed products, small kernels of the
+    layer, top-k selection); `wave_us` per sequence, KV head and SM of decode (each takes a block of threads).
+    """
+
+    prefill_compute: float = 1.0
+    decode_compute: float = 1.0
+    extra_us: float = 0.0
+    wave_us: float = 1.2
+
+
+def layer_kind(attention: Attention, engine: EngineName) -> LayerKind:
+    """Penalties of `attention` under `engine`; vLLM runs more small kernels around latent attention."""
+    small = 28.0 if engine is EngineName.VLLM else 16.0
+    if isinstance(attention, MlaAttention):
+        if not attention.sparse:
+            return LayerKind(extra_us=small, wave_us=20.0)
+        owned = attention.indexer is not None and attention.indexer.owned
+        return LayerKind(
+            prefill_compute=0.75, decode_compute=0.6, extra_us=small + (40.0 if owned else 0.0), wave_us=20.0
+        )
+    if isinstance(attention, CompressedAttention):
+        owned = attention.indexer is not None
+        return LayerKind(
+            prefill_compute=0.4, decode_compute=0.45, extra_us=6.0 + (8.0 if owned else 0.0), wave_us=20.0
+        )
+    if isinstance(attention, GqaAttention) and attention.sparse_tokens is not None:
+        return LayerKind(prefill_compute=0.25, decode_compute=0.6, extra_us=12.0, wave_us=3.0)
+    if isinstance(attention, GqaAttention) and attention.window is not None and not attention.chunked:
+        return LayerKind(prefill_compute=0.45)
+    return LayerKind()
 
 
 def family_of(gpu: GpuProfile) -> Family:

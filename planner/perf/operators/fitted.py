@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from planner.domain.deployment import All2AllBackend
-from planner.domain.dtypes import KvDtype, WeightFormat
+from planner.domain.dtypes import ComputeDtype, KvDtype, WeightFormat
 from planner.domain.engine import EngineName
 from planner.domain.hardware import FabricProfile, GpuProfile
 from planner.domain.model import Attention, LinearAttention
@@ -54,8 +54,7 @@ class Plane:
     """Time of one shape over batch and context: log us on the dense grid, monotone in both."""
 
     log_us: FloatArray
-    max_batch: float
-    max_context: float
+    log_limit: FloatArray  # log2 of the longest measured context at each dense batch; -1 where there is none
     provenance: Provenance
 
     def at(self, batch: FloatArray, context: FloatArray) -> OpTime:
@@ -66,7 +65,8 @@ class Plane:
         low = grid[i, j] * (1.0 - y) + grid[i, j + 1] * y
         high = grid[i + 1, j] * (1.0 - y) + grid[i + 1, j + 1] * y
         us = np.exp(low * (1.0 - x) + high * x)
-        return OpTime(us, self.provenance, (batch <= self.max_batch) & (context <= self.max_context))
+        longest = np.where(x > 0.0, np.minimum(self.log_limit[i], self.log_limit[i + 1]), self.log_limit[i])
+        return OpTime(us, self.provenance, np.log2(np.maximum(context, 1.0)) <= longest)
 
 
 def _cell(load: FloatArray, size: int) -> tuple[FloatArray, np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
@@ -179,15 +179,7 @@ class FittedOperators:
         """See `OperatorSource.experts`."""
         key = ("experts", shape)
         if key not in self._curves:
-            self._curves[key] = self._curve(
-                self._find(
-                    f"experts{shape.matrices}/{shape.fmt.value}",
-                    f"experts{5 - shape.matrices}/{shape.fmt.value}",
-                ),
-                ref.expert_features(shape),
-                _DENSE,
-                lambda x: ref.experts_us(self._roof, shape, x),
-            )
+            self._curves[key] = self._expert_curve(shape)
         curve = self._curves[key]
         if curve is None:
             return self.fallback.experts(shape, slots=slots)
@@ -202,13 +194,22 @@ class FittedOperators:
             )
 
         fmt = shape.fmt.value
-        main = curve(f"experts{shape.matrices}/{fmt}", f"experts{5 - shape.matrices}/{fmt}")
+        both = (f"experts{shape.matrices}/{fmt}", f"experts{5 - shape.matrices}/{fmt}")
+        four_bit = shape.fmt in (WeightFormat.NVFP4, WeightFormat.MXFP4)
+        if four_bit and ComputeDtype.FP4 not in self.gpu.peak_tflops and self._find(*both) is None:
+            # without a 4-bit unit engines run the weight-only kernel they use for int4
+            return self._borrowed(replace(shape, fmt=WeightFormat.INT4))
+        main = curve(*both)
         low = curve(f"experts{shape.matrices}-low/{fmt}")
         if main is None or low is None or low.high < low.low:
             return main
         # engines with a low-latency kernel use it where it is faster
         better = np.where(2.0**low.log_load <= low.high, np.minimum(low.log_us, main.log_us), main.log_us)
         return Curve(main.log_load, np.maximum.accumulate(better), main.low, main.high, main.provenance)
+
+    def _borrowed(self, shape: ExpertShape) -> Curve | None:
+        curve = self._expert_curve(shape)
+        return None if curve is None else replace(curve, low=1.0, high=0.0, provenance=Provenance.FITTED)
 
     # --- attention ---
 
@@ -278,12 +279,13 @@ class FittedOperators:
         us = us.reshape(_BATCH.size, _CONTEXT.size)
         us = np.maximum.accumulate(np.maximum.accumulate(us, axis=0), axis=1)
         provenance, known = self._provenance(surface, point)
-        return Plane(
-            np.log(us),
-            float(surface.axes[0][-1]) if known else 0.0,
-            float(surface.axes[1][-1]) if known else 0.0,
-            provenance,
-        )
+        limit = np.full(_BATCH.size, -1.0)
+        if known:
+            covered = surface.covered[surface.nearest(point)[0]]
+            longest = np.where(covered, np.log2(surface.axes[1]), -1.0).max(axis=1)
+            inside = surface.axes[0][-1] >= _BATCH
+            limit[inside] = np.interp(np.log2(_BATCH[inside]), np.log2(surface.axes[0]), longest)
+        return Plane(np.log(us), limit, provenance)
 
     def _scan_step(self, attention: LinearAttention, *, tp: int, kv: KvDtype, batch: FloatArray) -> OpTime:
         key = ("scan", attention, tp)

@@ -81,10 +81,10 @@ def gemm_us(roof: Roofline, fmt: WeightFormat, *, n: int, k: int, m: FloatArray)
 def expert_features(shape: ExpertShape) -> FloatArray:
     """Shape of grouped expert GEMMs on one rank.
 
-    The total number of experts (half weight) separates coarse models from fine-grained ones: their routing kernels
-    and tuned tiles differ even where one rank's matrices are alike.
+    The total number of experts separates coarse models from fine-grained ones: their routing kernels and tuned
+    tiles differ even where one rank's matrices are alike. Exponents weigh the numbers.
     """
-    return log2(shape.hidden, shape.intermediate, shape.experts_local, math.sqrt(shape.experts_total))
+    return log2(shape.hidden, shape.intermediate, shape.experts_local**0.6, shape.experts_total**0.75)
 
 
 def experts_us(
@@ -122,10 +122,10 @@ def attention_features(attention: Attention, tp: int) -> FloatArray:
             attention.key_dim,
         )
     if isinstance(attention, GqaAttention) and attention.sparse_tokens is None:
-        # the window changes efficiency little (half weight), the head dimension the kernel itself (more weight)
-        window = float(attention.window or _NO_WINDOW)
+        # exponents weigh the numbers by how much they change the kernel: head dimension most, window least
+        window = min(float(attention.window or _NO_WINDOW), _NO_WINDOW)
         kv_heads = max(attention.kv_heads / tp, 1.0)
-        return log2(kv_heads, heads / kv_heads, attention.head_dim**1.5, math.sqrt(min(window, _NO_WINDOW)))
+        return log2(kv_heads**0.8, (heads / kv_heads) ** 0.6, attention.head_dim**2.0, window**0.4)
     return log2(heads)
 
 

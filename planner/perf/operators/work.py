@@ -24,6 +24,7 @@ from planner.domain.model import (
 from planner.perf.operators.base import ExchangeShape, ExpertShape, FloatArray
 
 _SCAN_CHUNK: Final = 64  # tokens per chunk of the chunked linear-attention kernels
+_TILE: Final = 256.0
 _SPARSE_PACKED_EXTRA: Final = 16.0  # four float32 scales of the packed fp8 latent
 
 
@@ -114,14 +115,16 @@ def prefill_work(a: Attention, *, tp: int, kv: KvDtype, new: FloatArray, prefix:
     if isinstance(a, GqaAttention):
         heads, kv_heads = _rank_heads(a.heads, tp), max(a.kv_heads / tp, 1.0)
         limit = _gqa_limit(a)
-        pairs = attended_pairs(new, prefix, limit)
+        # a windowed kernel computes whole tiles at both edges of the window
+        tiles = _TILE if a.window is not None and not a.chunked else 0.0
+        pairs = attended_pairs(new, prefix, None if limit is None else limit + tiles)
         seen = total if limit is None else np.minimum(total, new + limit)
         flops = 2.0 * heads * (a.head_dim + a.value_dim) * pairs
         moved = seen * kv_heads * (a.head_dim + a.value_dim) * kv.bytes_per_element
         moved = moved + new * heads * 2.0 * (a.head_dim + a.value_dim)
         index = np.zeros_like(pairs)
         if a.sparse_tokens is not None and a.extra_kv_elements:
-            index = 2.0 * a.extra_kv_elements * attended_pairs(new, prefix, None)
+            index = 2.0 * max(a.index_heads, 1) * a.extra_kv_elements * attended_pairs(new, prefix, None)
         return Work(flops, moved, index, ComputeDtype.BF16)
     if isinstance(a, MlaAttention):
         heads = _rank_heads(a.heads, tp)
@@ -176,7 +179,7 @@ def decode_work(a: Attention, *, tp: int, kv: KvDtype, batch: FloatArray, contex
         index = np.zeros_like(moved)
         if a.sparse_tokens is not None and a.extra_kv_elements:
             moved = moved + batch * context * a.extra_kv_elements * kv.bytes_per_element
-            index = 2.0 * a.extra_kv_elements * batch * context
+            index = 2.0 * max(a.index_heads, 1) * a.extra_kv_elements * batch * context
         return Work(2.0 * heads * width * batch * seen, moved, index, ComputeDtype.BF16)
     heads = _rank_heads(a.heads, tp)
     if isinstance(a, MlaAttention):
