@@ -30,7 +30,7 @@ from planner.measurements.intervals import (
     region_of,
     standardised,
 )
-from planner.measurements.predictor import METRICS, PRIOR_LOG_SD, FloatArray, Predictor
+from planner.measurements.predictor import METRICS, FloatArray, Predictor
 from planner.measurements.residual import MIN_POINTS, evaluate_process, fit_process, prior_covariance
 
 KEEP_PROCESS_BELOW: Final = 0.9  # of the leave-one-out error without it
@@ -74,8 +74,9 @@ def calibrate(
     fit = fit_factors(predictor, configurations, observed)
     region = region_of(predictor.features, predictor.describe(configurations))
     inputs = standardised(region, predictor.describe(configurations))
-    left_out = _leave_one_out(fit, processes=())
-    processes, left_out = _residual_processes(fit, inputs, left_out)
+    prior = np.diag(predictor.prior_log_sd**2.0)
+    left_out = _leave_one_out(fit, prior, processes=())
+    processes, left_out = _residual_processes(fit, prior, inputs, left_out=left_out)
     before = observed.log_values - predictor.predict(configurations, np.zeros(len(predictor.factors)))
     return Calibration(
         scope=scope,
@@ -84,10 +85,14 @@ def calibrate(
                 name=name,
                 log_value=float(value),
                 log_sd=float(np.sqrt(variance)),
-                prior_log_sd=PRIOR_LOG_SD,
+                prior_log_sd=float(prior),
             )
-            for name, value, variance in zip(
-                predictor.factors, fit.log_factors, np.diag(fit.covariance), strict=True
+            for name, value, variance, prior in zip(
+                predictor.factors,
+                fit.log_factors,
+                np.diag(fit.covariance),
+                predictor.prior_log_sd,
+                strict=True,
             )
         ),
         covariance=tuple(tuple(map(float, row)) for row in fit.covariance),
@@ -114,12 +119,12 @@ def mape(log_residuals: FloatArray) -> float:
     return float(np.abs(np.exp(-log_residuals) - 1.0).mean())
 
 
-def _leave_one_out(fit: Fit, *, processes: tuple[ResidualProcess, ...]) -> FloatArray:
+def _leave_one_out(fit: Fit, prior: FloatArray, *, processes: tuple[ResidualProcess, ...]) -> FloatArray:
     """Residuals ``[n, 3]`` with each measurement left out, from the model linearised at the optimum."""
     n, m, k = fit.jacobian.shape
     known = np.isfinite(fit.residuals).ravel()
     flat = np.where(np.isfinite(fit.jacobian), fit.jacobian, 0.0).reshape(n * m, k)
-    covariance = PRIOR_LOG_SD**2 * flat @ flat.T + np.diag(fit.variances.ravel())
+    covariance = flat @ prior @ flat.T + np.diag(fit.variances.ravel())
     for process in processes:
         j = METRICS.index(process.metric)
         # the process was fitted on the measurements that have this metric
@@ -134,7 +139,7 @@ def _leave_one_out(fit: Fit, *, processes: tuple[ResidualProcess, ...]) -> Float
 
 
 def _residual_processes(
-    fit: Fit, inputs: FloatArray, left_out: FloatArray
+    fit: Fit, prior: FloatArray, inputs: FloatArray, *, left_out: FloatArray
 ) -> tuple[tuple[ResidualProcess, ...], FloatArray]:
     """Processes that lower the leave-one-out error of their metric by more than a tenth, and the residuals with them."""
     kept: list[ResidualProcess] = []
@@ -143,17 +148,17 @@ def _residual_processes(
         if int(known.sum()) < MIN_POINTS:
             continue
         process = fit_process(metric, inputs[known], fit.residuals[known, j])
-        tried = _leave_one_out(fit, processes=(process,))
+        tried = _leave_one_out(fit, prior, processes=(process,))
         error, without = (float(np.abs(r[known, j]).mean()) for r in (tried, left_out))
         if error < KEEP_PROCESS_BELOW * without:
             kept.append(process)
     processes = tuple(kept)
-    return processes, _leave_one_out(fit, processes=processes) if processes else left_out
+    return processes, _leave_one_out(fit, prior, processes=processes) if processes else left_out
 
 
 def _bands(fit: Fit, left_out: FloatArray) -> tuple[Band, ...]:
     safe = np.where(np.isfinite(fit.jacobian), fit.jacobian, 0.0)
-    spread = np.einsum("nmk,kl,nml->nm", safe, fit.covariance, safe) + fit.noise_sd**2
+    spread = np.einsum("nmk,kl,nml->nm", safe, fit.covariance, safe) + fit.noise_sd[None, :] ** 2
     return tuple(
         band(
             metric,

@@ -8,12 +8,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from planner.measurements.predictor import PRIOR_LOG_SD, FloatArray, Predictor
+from planner.measurements.predictor import FloatArray, Predictor
 
 SE_FLOOR: Final = 0.03  # a single benchmark run repeats to about 3 %
 NOISE_PRIOR: Final = 0.10  # what configurations deviate from any smooth model, before data
 NOISE_PRIOR_WEIGHT: Final = 4.0  # as if that had been seen on this many residuals
-_ROUNDS: Final = 4
+TAIL: Final = 5.0  # degrees of freedom of the residuals: runs that went wrong count less
+_ROUNDS: Final = 8
 _ITERATIONS: Final = 40
 _TOLERANCE: Final = 1e-9
 
@@ -45,35 +46,36 @@ class Fit:
     residuals: FloatArray
     variances: FloatArray
     jacobian: FloatArray
-    noise_sd: float
+    noise_sd: FloatArray  # [3]
 
 
 def fit_factors(
     predictor: Predictor[ConfigT], configurations: Sequence[ConfigT], observed: Observations
 ) -> Fit:
-    """Factors that balance the data against priors N(0, 0.3^2).
+    """Factors that balance the data against the predictor's priors, N(0, 0.3^2) each unless it says otherwise.
 
-    The residual of each metric has variance max(se, 3 %)^2 + noise^2; the noise is re-estimated from the residuals, with a
-    prior that holds it near 10 % while points are few. What the data do not inform stays at its prior.
+    The residual of each metric has variance max(se, 3 %)^2 + noise^2. The noise is re-estimated per metric from the
+    residuals, with a prior that holds it near 10 % while points are few: a metric the model explains badly (TTFT in a
+    queue) must not bend the factors of one it explains well. Residuals have the tails of a Student t, so that a run that
+    went wrong loses weight. What the data do not inform stays at its prior.
     """
-    k = len(predictor.factors)
-    theta = np.zeros(k)
-    noise = NOISE_PRIOR
+    prior = np.diag(predictor.prior_log_sd**-2.0)
+    theta = np.zeros(len(predictor.factors))
+    noise = np.full(observed.log_values.shape[1], NOISE_PRIOR)
     variances = _variances(observed, noise)
     for _ in range(_ROUNDS):
-        theta = _optimum(predictor, configurations, observed, variances=variances, start=theta)
+        previous = theta
+        theta = _optimum(predictor, configurations, observed, variances=variances, prior=prior, start=theta)
         residuals = observed.log_values - predictor.predict(configurations, theta)
-        updated = _noise(residuals, variances, predictor.jacobian(configurations, theta))
-        if abs(updated - noise) < 1e-4:
+        jacobian = predictor.jacobian(configurations, theta)
+        plain = _variances(observed, noise)
+        noise = _noise(residuals, variances / plain, variances, jacobian=jacobian, prior=prior)
+        variances = _tailed(residuals, _variances(observed, noise))
+        if np.abs(theta - previous).max() < 1e-3:
             break
-        noise = updated
-        variances = _variances(observed, noise)
-    jacobian = predictor.jacobian(configurations, theta)
-    residuals = observed.log_values - predictor.predict(configurations, theta)
-    precision = _information(jacobian, residuals, variances)
     return Fit(
         log_factors=theta,
-        covariance=np.asarray(np.linalg.inv(precision), dtype=np.float64),
+        covariance=np.asarray(np.linalg.inv(_information(jacobian, residuals, variances, prior=prior))),
         residuals=residuals,
         variances=variances,
         jacobian=jacobian,
@@ -81,28 +83,49 @@ def fit_factors(
     )
 
 
-def _variances(observed: Observations, noise: float) -> FloatArray:
-    return np.maximum(observed.log_se, SE_FLOOR) ** 2 + noise**2
+def _tailed(residuals: FloatArray, variances: FloatArray) -> FloatArray:
+    """Variances with those of outliers raised: the Gaussian that a Student t acts like at its residual."""
+    squares = np.where(np.isfinite(residuals), residuals**2 / variances, 0.0)
+    # never below the plain variance: small residuals are no reason to trust a run more than its repeatability
+    result: FloatArray = variances * np.maximum((TAIL + squares) / (TAIL + 1.0), 1.0)
+    return result
 
 
-def _noise(residuals: FloatArray, variances: FloatArray, jacobian: FloatArray) -> float:
-    """Noise beyond the replicate error, from residuals corrected for the factors that were fitted to them."""
+def _variances(observed: Observations, noise: FloatArray) -> FloatArray:
+    result: FloatArray = np.maximum(observed.log_se, SE_FLOOR) ** 2 + noise[None, :] ** 2
+    return result
+
+
+def _noise(
+    residuals: FloatArray,
+    excess: FloatArray,
+    variances: FloatArray,
+    *,
+    jacobian: FloatArray,
+    prior: FloatArray,
+) -> FloatArray:
+    """Noise beyond the replicate error ``[3]``, from residuals corrected for the factors that were fitted to them.
+
+    `excess` ``[n, 3]``: by how much the variance of each residual is raised as an outlier; its square counts less by that.
+    """
     known = np.isfinite(residuals)
-    if not known.any():
-        return NOISE_PRIOR
-    information = _information(jacobian, residuals, variances)
-    leverage = np.einsum("nmk,kl,nml->nm", jacobian, np.linalg.inv(information), jacobian) / variances
-    free = float(np.clip(1.0 - leverage, 0.05, 1.0)[known].sum())
-    squares = float((residuals[known] ** 2 - SE_FLOOR**2).sum())
-    mean = (NOISE_PRIOR_WEIGHT * NOISE_PRIOR**2 + max(squares, 0.0)) / (NOISE_PRIOR_WEIGHT + free)
-    return float(np.sqrt(mean))
+    information = _information(jacobian, residuals, variances, prior=prior)
+    safe = np.where(np.isfinite(jacobian), jacobian, 0.0)
+    leverage = np.einsum("nmk,kl,nml->nm", safe, np.linalg.inv(information), safe) / variances
+    free = np.where(known, np.clip(1.0 - leverage, 0.05, 1.0), 0.0).sum(axis=0)
+    squares = np.where(known, residuals**2 / excess - SE_FLOOR**2, 0.0).sum(axis=0)
+    mean = (NOISE_PRIOR_WEIGHT * NOISE_PRIOR**2 + np.maximum(squares, 0.0)) / (NOISE_PRIOR_WEIGHT + free)
+    result: FloatArray = np.sqrt(mean)
+    return result
 
 
-def _information(jacobian: FloatArray, residuals: FloatArray, variances: FloatArray) -> FloatArray:
+def _information(
+    jacobian: FloatArray, residuals: FloatArray, variances: FloatArray, *, prior: FloatArray
+) -> FloatArray:
     weights = np.where(np.isfinite(residuals), 1.0 / variances, 0.0)
     safe = np.where(np.isfinite(jacobian), jacobian, 0.0)
     data: FloatArray = np.einsum("nm,nmk,nml->kl", weights, safe, safe)
-    return data + np.eye(jacobian.shape[-1]) / PRIOR_LOG_SD**2
+    return data + prior
 
 
 def _optimum(
@@ -111,6 +134,7 @@ def _optimum(
     observed: Observations,
     *,
     variances: FloatArray,
+    prior: FloatArray,
     start: FloatArray,
 ) -> FloatArray:
     """Levenberg-Marquardt on the negative log posterior."""
@@ -120,9 +144,7 @@ def _optimum(
 
     def loss(theta: FloatArray, residuals: FloatArray) -> float:
         known = np.isfinite(residuals)
-        return float(
-            0.5 * (residuals[known] ** 2 / variances[known]).sum() + 0.5 * (theta**2).sum() / PRIOR_LOG_SD**2
-        )
+        return float(0.5 * (residuals[known] ** 2 / variances[known]).sum() + 0.5 * theta @ prior @ theta)
 
     theta = start.copy()
     residuals = residuals_at(theta)
@@ -130,10 +152,10 @@ def _optimum(
     damping = 1e-3
     for _ in range(_ITERATIONS):
         jacobian = predictor.jacobian(configurations, theta)
-        information = _information(jacobian, residuals, variances)
+        information = _information(jacobian, residuals, variances, prior=prior)
         weighted = np.where(np.isfinite(residuals), residuals / variances, 0.0)
         gradient = np.einsum("nm,nmk->k", weighted, np.where(np.isfinite(jacobian), jacobian, 0.0))
-        gradient -= theta / PRIOR_LOG_SD**2
+        gradient -= prior @ theta
         improved = False
         while damping < 1e6:
             step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)

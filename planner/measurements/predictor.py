@@ -33,6 +33,11 @@ class Predictor(Protocol[ConfigT_contra]):
         ...
 
     @property
+    def prior_log_sd(self) -> FloatArray:
+        """Prior standard deviations of the log factors, ``[k]``; usually `PRIOR_LOG_SD` each."""
+        ...
+
+    @property
     def features(self) -> tuple[str, ...]:
         """Names of the d features, e.g. ``log batch per rank``; they say where the model was checked."""
         ...
@@ -63,7 +68,11 @@ class FunctionPredictor(Generic[ConfigT]):
         describe: Callable[[Sequence[ConfigT]], FloatArray],
         factors: tuple[str, ...],
         features: tuple[str, ...],
+        step: float = _STEP,
+        prior_log_sd: FloatArray | None = None,
     ) -> None:
+        self._prior = np.full(len(factors), PRIOR_LOG_SD) if prior_log_sd is None else prior_log_sd
+        self._step = step
         self._function = function
         self._describe = describe
         self._factors = factors
@@ -73,6 +82,11 @@ class FunctionPredictor(Generic[ConfigT]):
     def factors(self) -> tuple[str, ...]:
         """Names of the factors."""
         return self._factors
+
+    @property
+    def prior_log_sd(self) -> FloatArray:
+        """Prior standard deviations of the log factors."""
+        return self._prior
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -88,10 +102,10 @@ class FunctionPredictor(Generic[ConfigT]):
         columns = []
         for j in range(len(self._factors)):
             step = np.zeros(len(self._factors))
-            step[j] = _STEP
+            step[j] = self._step
             up = self._function(configurations, log_factors + step)
             down = self._function(configurations, log_factors - step)
-            columns.append((up - down) / (2.0 * _STEP))
+            columns.append((up - down) / (2.0 * self._step))
         return np.stack(columns, axis=-1)
 
     def describe(self, configurations: Sequence[ConfigT]) -> FloatArray:
@@ -139,6 +153,11 @@ class PartsPredictor(Generic[ConfigT]):
     def factors(self) -> tuple[str, ...]:
         """Names of the factors, in the order of the part columns."""
         return self._factors
+
+    @property
+    def prior_log_sd(self) -> FloatArray:
+        """Prior standard deviations of the log factors."""
+        return np.full(len(self._factors), PRIOR_LOG_SD)
 
     @property
     def features(self) -> tuple[str, ...]:

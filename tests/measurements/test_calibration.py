@@ -262,3 +262,29 @@ def test_isotonic_is_monotone_keeps_the_mean_and_monotone_input(values: list[flo
     assert up.mean() == pytest.approx(array.mean(), abs=1e-9)
     np.testing.assert_allclose(isotonic(np.sort(array)), np.sort(array))
     np.testing.assert_allclose(isotonic(array, increasing=False), -isotonic(-array))
+
+
+def test_a_metric_explained_badly_does_not_bend_the_factors() -> None:
+    points = space()
+    truth = Truth(log_factors=np.array([0.0, 0.4, 0.0, 0.0, 0.0]), noise=np.zeros((len(points), 3)))
+    values = truth.values(points)
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(len(points), 20, replace=False)
+    queued = values.copy()
+    queued[:, METRICS.index(Metric.TTFT)] += np.abs(
+        rng.normal(0.0, 1.2, len(points))
+    )  # waiting nobody modelled
+    calibration = fitted([points[i] for i in chosen], queued[chosen])
+    assert calibration.factor("weights").log_value == pytest.approx(0.4, abs=0.08)
+    tpot = next(i for i in calibration.improvements if i.metric is Metric.TPOT)
+    assert tpot.mape_after_loo < 0.05
+
+
+def test_one_run_that_went_wrong_hardly_matters() -> None:
+    points, _, values, chosen = sample(6, 16, noise_sd=0.04)
+    mine = [points[i] for i in chosen]
+    spoilt = values[chosen].copy()
+    spoilt[3] += np.array([-1.2, 1.2, 1.2])  # a noisy neighbour
+    clean = fit_factors(predictor(), mine, Observations.of(values[chosen])).log_factors
+    robust = fit_factors(predictor(), mine, Observations.of(spoilt)).log_factors
+    assert np.abs(robust - clean).max() < 0.12
