@@ -106,37 +106,26 @@ def main() -> None:
 
 
 def compare_published() -> None:
-    """Low-latency DeepEP, pplx and MORI points over the network against the datasheet source."""
+    """Published low-latency DeepEP points over ConnectX-7 (EP 16 to 256) beside ours."""
     with DEVELOPMENT_POINTS.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    parts = {"CX7": ("h800-sxm", "ib-ndr400"), "EFA": ("h200-sxm", "efa-v3")}
-    print("published low-latency points (128 tokens, hidden 7168): ours / published us")
+    source = load_operators(load_gpu("h800-sxm"), load_fabric("ib-ndr400"), EngineName.VLLM)
+    print("published DeepEP low-latency points (128 tokens, hidden 7168): ours / published us")
     for row in rows:
-        tokens = row["tokens_per_rank"]
-        if row["latency_us"] == "" or tokens != "128" or not row["mode"].startswith("low_latency"):
+        known = row["library"] == "DeepEP" and row["nic"].startswith("CX7") and row["mode"] == "low_latency"
+        if not known or row["latency_us"] == "" or row["tokens_per_rank"] != "128" or float(row["ep"]) <= 8:
             continue
-        if (
-            row["library"].startswith("sglang")
-            or int(float(row["ep"])) <= 8
-            or row["op"] not in {"dispatch", "combine"}
-        ):
-            continue
-        gpu_id, fabric_id = parts["EFA" if "EFA" in row["nic"] else "CX7"]
-        mori = row["library"].lower().startswith("mori")
-        source = load_operators(
-            load_gpu("mi300x" if mori else gpu_id), load_fabric(fabric_id), EngineName.VLLM
-        )
         shape = ExchangeShape(
-            ep=int(float(row["ep"])), ranks_per_domain=8, hidden=7168, top_k=8, experts_total=256,
+            ep=int(float(row["ep"])),
+            ranks_per_domain=8,
+            hidden=7168,
+            top_k=8,
+            experts_total=256,
             fmt=WeightFormat.FP8_BLOCK,
-        )  # fmt: skip
-        backend = All2AllBackend.MORI_LOW_LATENCY if mori else All2AllBackend.DEEPEP_LOW_LATENCY
-        call = source.dispatch if row["op"] == "dispatch" else source.combine
-        ours = call(backend, shape, tokens=np.array([128.0])).us[0]
-        print(
-            f"  {row['library']:14}{row['nic'][:12]:14}EP{row['ep']:>4} {row['op']:9}"
-            f"{ours:7.0f} / {float(row['latency_us']):.0f}"
         )
+        call = source.dispatch if row["op"] == "dispatch" else source.combine
+        ours = call(All2AllBackend.DEEPEP_LOW_LATENCY, shape, tokens=np.array([128.0])).us[0]
+        print(f"  EP{row['ep']:>4} {row['op']:9}{ours:7.0f} / {float(row['latency_us']):.0f}")
 
 
 if __name__ == "__main__":

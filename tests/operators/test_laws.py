@@ -239,6 +239,32 @@ def test_a_slower_transport_costs_its_factor_across_nodes_only() -> None:
     assert 1.35 < ratio[0] < 1.75
 
 
+@pytest.mark.parametrize(
+    ("gpu_id", "ep", "dispatch_us", "combine_us"),
+    [
+        # pplx-garden fabric-lib over EFA, two NICs per GPU; ROCm MORI on MI300X with ConnectX-7: 128 tokens a rank
+        ("h200-sxm", 32, 229.0, 335.0),
+        ("h200-sxm", 64, 267.0, 391.0),
+        ("mi300x", 8, 35.0, 47.0),
+        ("mi300x", 16, 115.0, 141.0),
+        ("mi300x", 32, 157.0, 280.0),
+    ],
+)
+def test_published_exchanges_without_tables(
+    gpu_id: str, ep: int, dispatch_us: float, combine_us: float
+) -> None:
+    amd = gpu_id == "mi300x"
+    fabric = (
+        CX7
+        if amd
+        else make_fabric("efa", gpu_initiated=False, fraction=0.83, latency=15.0, dispatch=1.4, combine=1.27)
+    )
+    backend = All2AllBackend.MORI_LOW_LATENCY if amd else All2AllBackend.DEEPEP_LOW_LATENCY
+    source, tokens = DatasheetOperators(GPUS[gpu_id], fabric, EngineName.VLLM), np.array([128.0])
+    assert source.dispatch(backend, exchange(ep), tokens=tokens).us[0] == pytest.approx(dispatch_us, rel=0.15)
+    assert source.combine(backend, exchange(ep), tokens=tokens).us[0] == pytest.approx(combine_us, rel=0.35)
+
+
 def test_weight_only_formats_compute_in_bf16_where_there_is_no_narrow_unit() -> None:
     hopper = DatasheetOperators(GPUS["h100-sxm"], CX7, EngineName.VLLM)
     large = np.array([16384.0])

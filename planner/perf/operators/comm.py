@@ -27,6 +27,7 @@ _CUSTOM_ALPHA_US: Final = {Family.BLACKWELL: 5.6, Family.CDNA: 7.0, Family.AMPER
 _CPU_PROXY_FACTOR: Final = (
     5.0  # transports without GPU-initiated RDMA: 5-10x (pplx-kernels IBRC against IBGDA)
 )
+_CX7_FRACTION: Final = 0.95  # of nominal that ConnectX-7 reaches in collectives
 _CX7_BUS_FRACTION: Final = 0.96  # of effective NIC bandwidth DeepEP reaches (47-48 of 50 GB/s)
 _HT_SYNC_US: Final = {EngineName.VLLM: 150.0, EngineName.SGLANG: 30.0, EngineName.TRTLLM: 30.0}
 
@@ -62,6 +63,13 @@ class Network:
         if self.over_pcie:
             gbps = min(gbps, max(self.gpu.scale_up.aggregate_gbps * _PCIE_FRACTION, _MIN_GBPS))
         return gbps * 1e3
+
+    def exchange_nic(self, factor: float) -> float:
+        """Bytes per us per GPU of MoE exchanges; factors are relative to ConnectX-7 of the same nominal rate."""
+        if factor <= 1.0:
+            return self.nic
+        scale = self.fabric.gbps_per_gpu * _CX7_FRACTION / max(self.fabric.effective_gbps, _MIN_GBPS)
+        return self.nic * max(scale, 1.0)
 
     @property
     def over_pcie(self) -> bool:
@@ -178,13 +186,17 @@ def low_latency_us(
     near_fraction = 0.55 if combine else 0.65
     if slow:
         near_fraction = 0.80 if combine else 0.66
+    elif net.family is Family.CDNA:
+        near_fraction = 0.80 if combine else 0.72  # MORI over xGMI
     near = sent * (g / shape.ep if shape.ep > g else 1.0) / (net.scale_up(g) * near_fraction)
     alpha = 19.0 if slow else 12.0
     if shape.ep <= g:
         return alpha + near
     far_share = 1.0 - g / shape.ep
     factor = _far_factor(net, combine=combine, low_latency=True)
-    far = factor * (10.0 + net.fabric.latency_us + sent * far_share / (net.nic * _CX7_BUS_FRACTION))
+    far = factor * (
+        10.0 + net.fabric.latency_us + sent * far_share / (net.exchange_nic(factor) * _CX7_BUS_FRACTION)
+    )
     return alpha + net.together(far, near)
 
 
@@ -224,7 +236,9 @@ def high_throughput_us(
     copies = distinct_groups(nodes, experts=shape.experts_total, top_k=shape.top_k) * (nodes - 1) / nodes
     factor = _far_factor(net, combine=combine, low_latency=False)
     far = factor * (
-        8.0 + net.fabric.latency_us + tokens * copies * copy_bytes / (net.nic * _CX7_BUS_FRACTION)
+        8.0
+        + net.fabric.latency_us
+        + tokens * copies * copy_bytes / (net.exchange_nic(factor) * _CX7_BUS_FRACTION)
     )
     return alpha + net.together(far, near)
 
