@@ -127,3 +127,17 @@ def test_systems_are_gpu_profiles() -> None:
     from planner.catalog.hardware import list_gpus
 
     assert set(SYSTEMS) <= set(list_gpus())
+
+
+def test_the_command_says_how_to_get_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+    from typer.testing import CliRunner
+
+    from planner.cli.fit_operators import fit_operators as command
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, ["--json"])
+    assert isinstance(result.exception, MissingDataError)
+    assert result.exception.issues[0].code == "opdb.missing"

@@ -16,7 +16,12 @@ from planner.perf.operators.surface import load_library
 
 # Parts with the silicon of a measured one: kernels reach the same share of their own peaks.
 SAME_SILICON: Final[Mapping[str, str]] = MappingProxyType(
-    {"h800-sxm": "h100-sxm", "gh200": "h200-sxm", "a100-40-sxm": "a100-80-sxm"}
+    {
+        "h800-sxm": "h100-sxm",
+        "gh200": "h100-sxm",
+        "gh200-144": "h200-sxm",
+        "a100-40-sxm": "a100-80-sxm",
+    }
 )
 
 
