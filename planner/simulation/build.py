@@ -121,29 +121,29 @@ def build_state(cluster: Cluster, traffic: Traffic, *, seed: int) -> st.State:
         world=_records(1, st.WORLD),
         req=_records(n, st.REQUEST),
         seq=_records((2 * n if disaggregated else n) + 1, st.SEQUENCE),
-        path=np.stack([traffic.path_nodes, traffic.path_ends], axis=1),
+        path=np.stack([traffic.path_nodes, traffic.path_ends], axis=1).astype(np.int64),
         order=_arrival_order(traffic),
-        pool_order=traffic.pool,
+        pool_order=traffic.pool.astype(np.int64),
         rank=_records(ranks, st.RANK),
         pool=_records(3 * ranks, st.POOL),
         group=_records(groups, st.GROUP),
         role=_records(len(cluster.roles), st.ROLE),
-        run=np.zeros((ranks, most_seqs), dtype=np.int32),
+        run=np.zeros((ranks, most_seqs), dtype=np.int64),
         entry=_records(entries, st.ENTRY),
-        node_head=np.full(max(traffic.nodes, 1), -1, dtype=np.int32),
-        table=np.full(2 * entries if entries > 1 else 2, -1, dtype=np.int32),
+        node_head=np.full(max(traffic.nodes, 1), -1, dtype=np.int64),
+        table=np.full(2 * entries if entries > 1 else 2, -1, dtype=np.int64),
         heap=_records(3 * n + ranks + 16, st.HEAP),
         flow=_records(n if disaggregated else 1, st.FLOW),
         by_tokens=np.stack([by_tokens(r.tables) for r in cluster.roles]),
         by_decode=np.stack([dense_decode(r.tables.decode_attn_ms, most_seqs) for r in cluster.roles]),
         by_chunk=np.stack([np.asarray(r.tables.prefill_attn_ms, dtype=np.float64) for r in cluster.roles]),
-        candidates=np.zeros((2, ranks + 1), dtype=np.int32),
+        candidates=np.zeros((2, ranks + 1), dtype=np.int64),
         plugins=plugins.view(np.recarray),
         score=np.zeros((4, ranks)),
-        session_rank=np.full((2, max(traffic.sessions, 1)), -1, dtype=np.int32),
+        session_rank=np.full((2, max(traffic.sessions, 1)), -1, dtype=np.int64),
         gaps=np.zeros(st.GAP_BINS),
         series=np.zeros((st.SAMPLES, 4, 4)),
-        woken=np.zeros(groups, dtype=np.int32),
+        woken=np.zeros(groups, dtype=np.int64),
     )
     _fill_requests(state, traffic)
     _fill_world(state, cluster, traffic, seed=seed)
@@ -158,9 +158,9 @@ def _records(count: int, dtype: np.dtype[np.void]) -> Any:
     return np.zeros(count, dtype=dtype).view(np.recarray)
 
 
-def _arrival_order(traffic: Traffic) -> NDArray[np.int32]:
+def _arrival_order(traffic: Traffic) -> NDArray[np.int64]:
     timed = np.flatnonzero(np.isfinite(traffic.arrival_s))
-    return timed[np.argsort(traffic.arrival_s[timed], kind="stable")].astype(np.int32)
+    return timed[np.argsort(traffic.arrival_s[timed], kind="stable")].astype(np.int64)
 
 
 def _fill_requests(state: st.State, traffic: Traffic) -> None:
@@ -301,7 +301,7 @@ def grown(state: st.State, factor: int = 2) -> st.State:
     old = len(state.entry)
     entry = _records(old * factor, st.ENTRY)
     entry[:old] = state.entry
-    bigger = state.replaced(entry=entry, table=np.full(2 * old * factor, -1, dtype=np.int32))
+    bigger = state.replaced(entry=entry, table=np.full(2 * old * factor, -1, dtype=np.int64))
     live = np.zeros(old, dtype=bool)
     live[state.table[state.table >= 0]] = True
     for e in np.flatnonzero(live):

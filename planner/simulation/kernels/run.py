@@ -217,7 +217,9 @@ def _sample(s: Any, tick: int) -> None:
     w = s.world[0]
     if w.samples == st.SAMPLES:
         for i in range(st.SAMPLES // 2):
-            s.series[i] = s.series[2 * i]
+            for kind in range(4):
+                for j in range(4):
+                    s.series[i, kind, j] = s.series[2 * i, kind, j]
         w.samples = st.SAMPLES // 2
         w.sample_s *= 2.0
         tick = tick >> 1

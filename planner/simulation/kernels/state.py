@@ -57,24 +57,25 @@ GAP_LOW_S: Final = 1e-5
 GAP_PER_DECADE: Final = 50
 SAMPLES: Final = 512  # points of the occupancy series; halved and spread when full
 
-_F, _I, _S, _B = np.float64, np.int64, np.int32, np.int8
+# one integer type everywhere: a kernel called with two integer types is compiled twice
+_F, _I = np.float64, np.int64
 
 REQUEST: Final = np.dtype(
     [
         ("arrival", _F), ("think", _F), ("first", _F), ("finish", _F), ("prefilled", _F),
         ("moved_from", _F), ("moved_to", _F),
-        ("isl", _S), ("osl", _S), ("path", _S), ("path_n", _S), ("session", _S), ("follow", _S),
-        ("serve", _S), ("prefill", _S), ("hit", _S), ("hit_prefill", _S), ("preempted", _S), ("charge", _S),
-        ("charge_prefill", _S),
-        ("follower", _B), ("failed", _B),
+        ("isl", _I), ("osl", _I), ("path", _I), ("path_n", _I), ("session", _I), ("follow", _I),
+        ("serve", _I), ("prefill", _I), ("hit", _I), ("hit_prefill", _I), ("preempted", _I), ("charge", _I),
+        ("charge_prefill", _I),
+        ("follower", _I), ("failed", _I),
     ],
     align=True,
 )  # fmt: skip
 
 SEQUENCE: Final = np.dtype(
     [
-        ("last", _F), ("rank", _S), ("next", _S), ("computed", _S), ("tokens", _S), ("stop", _S), ("blocks", _S), ("private", _S),
-        ("refs", _S), ("sched", _S), ("draws", _S), ("status", _B),
+        ("last", _F), ("rank", _I), ("next", _I), ("computed", _I), ("tokens", _I), ("stop", _I), ("blocks", _I), ("private", _I),
+        ("refs", _I), ("sched", _I), ("draws", _I), ("status", _I),
     ],
     align=True,
 )  # fmt: skip
@@ -84,9 +85,9 @@ POOL: Final = np.dtype(
         ("total", _I),
         ("free", _I),
         ("evictable", _I),
-        ("head", _S),
-        ("tail", _S),
-        ("block", _S),
+        ("head", _I),
+        ("tail", _I),
+        ("block", _I),
         ("evicted", _I),
     ],
     align=True,
@@ -94,15 +95,15 @@ POOL: Final = np.dtype(
 
 RANK: Final = np.dtype(
     [
-        ("group", _S), ("role", _S), ("head", _S), ("tail", _S), ("waiting", _S), ("ready_head", _S),
-        ("ready_tail", _S), ("ready", _S), ("running", _S), ("loading", _S), ("pinned", _S),
+        ("group", _I), ("role", _I), ("head", _I), ("tail", _I), ("waiting", _I), ("ready_head", _I),
+        ("ready_tail", _I), ("ready", _I), ("running", _I), ("loading", _I), ("pinned", _I),
         # this step
-        ("tok", _S), ("dec", _S), ("sampled", _S), ("ctx", _I), ("prefill_ms", _F), ("core_ms", _F),
+        ("tok", _I), ("dec", _I), ("sampled", _I), ("ctx", _I), ("prefill_ms", _F), ("core_ms", _F),
         # router's view
-        ("seen_waiting", _S), ("seen_running", _S), ("seen_usage", _F), ("inflight", _S), ("inflight_tokens", _I),
+        ("seen_waiting", _I), ("seen_running", _I), ("seen_usage", _F), ("inflight", _I), ("inflight_tokens", _I),
         ("cold_use", _I),
         # network and host tier
-        ("out_flows", _S), ("in_flows", _S), ("host_free_at", _F),
+        ("out_flows", _I), ("in_flows", _I), ("host_free_at", _F),
         # totals
         ("steps", _I), ("busy_steps", _I), ("prefill_tokens", _I), ("output_tokens", _I), ("queried", _I),
         ("hits", _I), ("host_hits", _I), ("preemptions", _I), ("peak_used", _I), ("requests", _I), ("expired", _I),
@@ -112,7 +113,7 @@ RANK: Final = np.dtype(
 
 GROUP: Final = np.dtype(
     [
-        ("role", _S), ("first", _S), ("end", _S), ("stepping", _B), ("woken", _B), ("with_prefill", _B), ("began", _F),
+        ("role", _I), ("first", _I), ("end", _I), ("stepping", _I), ("woken", _I), ("with_prefill", _I), ("began", _F),
         ("steps", _I), ("dbo_steps", _I), ("dummy", _I), ("eplb_in", _I), ("since_eplb", _I), ("rearranged", _I),
         ("busy_s", _F), ("straggler_s", _F), ("paused_s", _F), ("experts_scale", _F),
     ],
@@ -121,34 +122,34 @@ GROUP: Final = np.dtype(
 
 ROLE: Final = np.dtype(
     [
-        ("kind", _S), ("block", _S), ("max_tokens", _S), ("max_seqs", _S), ("long_prefill", _S), ("graph_max", _S),
-        ("drafts", _S), ("acceptance", _F), ("caching", _B), ("reserve_full", _B), ("lockstep", _B),
-        ("host_step_ms", _F), ("host_per_seq_ms", _F), ("async_host", _B), ("moe_share", _F),
-        ("dbo", _B), ("dbo_decode", _S), ("dbo_prefill", _S), ("dbo_sm_share", _F), ("dbo_sync_ms", _F),
-        ("eplb", _B), ("eplb_interval", _I), ("eplb_pause_s", _F), ("scale_before", _F), ("scale_after", _F),
+        ("kind", _I), ("block", _I), ("max_tokens", _I), ("max_seqs", _I), ("long_prefill", _I), ("graph_max", _I),
+        ("drafts", _I), ("acceptance", _F), ("caching", _I), ("reserve_full", _I), ("lockstep", _I),
+        ("host_step_ms", _F), ("host_per_seq_ms", _F), ("async_host", _I), ("moe_share", _F),
+        ("dbo", _I), ("dbo_decode", _I), ("dbo_prefill", _I), ("dbo_sm_share", _F), ("dbo_sync_ms", _F),
+        ("eplb", _I), ("eplb_interval", _I), ("eplb_pause_s", _F), ("scale_before", _F), ("scale_after", _F),
         ("drift_steps", _F),
         ("kv_bytes", _F), ("nic_bytes_s", _F), ("setup_s", _F), ("per_block_s", _F),
-        ("host_bytes_s", _F), ("lease_s", _F), ("heartbeat", _B), ("recompute_on_expiry", _B),
+        ("host_bytes_s", _F), ("lease_s", _F), ("heartbeat", _I), ("recompute_on_expiry", _I),
     ],
     align=True,
 )  # fmt: skip
 
 ENTRY: Final = np.dtype(
     [
-        ("pool", _S),
-        ("node", _S),
-        ("blocks", _S),
-        ("ref", _S),
-        ("prev", _S),
-        ("next", _S),
-        ("near", _S),
-        ("far", _S),
+        ("pool", _I),
+        ("node", _I),
+        ("blocks", _I),
+        ("ref", _I),
+        ("prev", _I),
+        ("next", _I),
+        ("near", _I),
+        ("far", _I),
     ],
     align=True,
 )
 
 PLUGIN: Final = np.dtype(
-    [("code", _S), ("weight", _F), ("p0", _F), ("p1", _F), ("p2", _F), ("p3", _F)], align=True
+    [("code", _I), ("weight", _F), ("p0", _F), ("p1", _F), ("p2", _F), ("p3", _F)], align=True
 )
 
 FLOW: Final = np.dtype([("seq", _I), ("left", _F), ("rate", _F)], align=True)  # bytes, bytes/s
@@ -161,11 +162,11 @@ WORLD: Final = np.dtype(
         ("rated_at", _F),
         ("scrape_tick", _I), ("sample_tick", _I), ("samples", _I),
         ("requests", _I), ("done", _I), ("failed", _I), ("arrivals", _I), ("arrived", _I), ("pool_next", _I),
-        ("pool_end", _I), ("ranks", _I), ("serial", _I), ("heap_n", _I), ("flows", _I), ("woken", _I), ("free_entry", _S),
+        ("pool_end", _I), ("ranks", _I), ("serial", _I), ("heap_n", _I), ("flows", _I), ("woken", _I), ("free_entry", _I),
         ("free_entries", _I), ("events", _I), ("quiet_steps", _I), ("quiet_limit", _I), ("seed", _I),
-        ("decider", _S), ("decider_non_cached", _I), ("decider_prompt", _I), ("turn", _I), ("turn_prefill", _I),
+        ("decider", _I), ("decider_non_cached", _I), ("decider_prompt", _I), ("turn", _I), ("turn_prefill", _I),
         ("cold", _I), ("index_tokens", _I),
-        ("router", _S), ("index", _S), ("disaggregated", _B), ("not_disaggregated", _I), ("prefill_first", _B),
+        ("router", _I), ("index", _I), ("disaggregated", _I), ("not_disaggregated", _I), ("prefill_first", _I),
     ],
     align=True,
 )  # fmt: skip
@@ -176,29 +177,41 @@ FIELDS: Final = {
     "world": (WORLD, 1),  # one record of scalars
     "req": (REQUEST, 1),
     "seq": (SEQUENCE, 1),  # n or 2n, and one scratch sequence at the end
-    "path": (np.dtype(_S), 2),  # [p, 2]: tree nodes along each prompt, and prompt tokens up to each node's end
-    "order": (np.dtype(_S), 1),  # requests with a given arrival time, ascending
-    "pool_order": (np.dtype(_S), 1),  # session heads that a closed loop issues on completion
+    "path": (
+        np.dtype(_I),
+        2,
+    ),  # [p, 2]: tree nodes along each prompt, and prompt tokens up to each node's end
+    "order": (np.dtype(_I), 1),  # requests with a given arrival time, ascending
+    "pool_order": (np.dtype(_I), 1),  # session heads that a closed loop issues on completion
     "rank": (RANK, 1),
     "pool": (POOL, 1),  # 3 per rank
     "group": (GROUP, 1),
     "role": (ROLE, 1),
-    "run": (np.dtype(_S), 2),  # [ranks, max_seqs]: running sequences in order of admission
+    "run": (np.dtype(_I), 2),  # [ranks, max_seqs]: running sequences in order of admission
     "entry": (ENTRY, 1),
-    "node_head": (np.dtype(_S), 1),  # entries of a node, linked by near/far
-    "table": (np.dtype(_S), 1),  # open-addressing index of entries by (pool, node)
+    "node_head": (np.dtype(_I), 1),  # entries of a node, linked by near/far
+    "table": (np.dtype(_I), 1),  # open-addressing index of entries by (pool, node)
     "heap": (HEAP, 1),
     "flow": (FLOW, 1),  # transfers under way
     "by_tokens": (np.dtype(_F), 3),  # [roles, 9, len(TOKENS)] ms
     "by_decode": (np.dtype(_F), 3),  # [roles, max_seqs + 1, len(CONTEXT)] ms, at every integer batch
     "by_chunk": (np.dtype(_F), 3),  # [roles, len(CHUNK), len(PREFIX)] ms
-    "candidates": (np.dtype(_S), 2),  # [2, ranks + 1]: prefill and serving ranks; their number in the last column
+    "candidates": (
+        np.dtype(_I),
+        2,
+    ),  # [2, ranks + 1]: prefill and serving ranks; their number in the last column
     "plugins": (PLUGIN, 2),  # [2, m + 1]: prefill and serving profile, closed by code 0
-    "score": (np.dtype(_F), 2),  # [4, ranks]: router scratch: totals, matched tokens, kept, one scorer's values
-    "session_rank": (np.dtype(_S), 2),  # [2, sessions]: binding of session affinity, prefill and serving
+    "score": (
+        np.dtype(_F),
+        2,
+    ),  # [4, ranks]: router scratch: totals, matched tokens, kept, one scorer's values
+    "session_rank": (np.dtype(_I), 2),  # [2, sessions]: binding of session affinity, prefill and serving
     "gaps": (np.dtype(_F), 1),  # [GAP_BINS]: weight of inter-token gaps
-    "series": (np.dtype(_F), 3),  # [SAMPLES, 4, 4]: per kind waiting, running, used, busy; row 3 starts with the time
-    "woken": (np.dtype(_S), 1),  # idle groups that may have work after this event
+    "series": (
+        np.dtype(_F),
+        3,
+    ),  # [SAMPLES, 4, 4]: per kind waiting, running, used, busy; row 3 starts with the time
+    "woken": (np.dtype(_I), 1),  # idle groups that may have work after this event
 }
 
 

@@ -82,7 +82,9 @@ def _getattr(context: Any, builder: Any, type_: StateType, value: Any, attribute
 
     data_type = context.get_data_type(array_type.dtype).as_pointer()
     shape = [word(1 + d) for d in range(array_type.ndim)]
-    itemsize = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+    itemsize = context.get_constant(
+        types.intp, context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+    )
     strides = [itemsize]
     for extent in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], extent))
