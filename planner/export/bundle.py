@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from planner.export.kserve_view import kserve_engines
 from planner.export.values import Table, dig, number, rows, table
 from planner.export.view import EngineView
 from planner.export.yaml import Document, load_stream
@@ -84,8 +85,12 @@ class Bundle:
         return bool(self.prefill and self.decode)
 
 
-def bundle(documents: Sequence[Document]) -> Bundle:
-    """Sort documents into views."""
+def bundle(documents: Sequence[Document], *, presets: bool = False) -> Bundle:
+    """Sort documents into views.
+
+    `presets` also reads objects whose pods are completed by an operator (LLMInferenceService); the linter leaves them out,
+    because what is missing there is not missing in the pods.
+    """
     engines: list[EngineView] = []
     pools: list[PoolView] = []
     routers: list[RouterView] = []
@@ -97,6 +102,8 @@ def bundle(documents: Sequence[Document]) -> Bundle:
         spec = table(d.value.get("spec"))
         if kind in ("DisaggregatedSet", "LeaderWorkerSet", "Deployment"):
             engines += [e for e in _engines(d, kind, spec) if e.is_engine]
+        elif kind == "LLMInferenceService" and presets:
+            engines += kserve_engines(d)
         elif kind == "InferencePool":
             pools.append(PoolView(d, name_of(d), spec))
         epp_image = _epp_image(spec) or epp_image
@@ -177,6 +184,10 @@ def _routers(document: Document) -> Iterator[RouterView]:
     value = document.value
     if value.get("kind") == "EndpointPickerConfig":
         yield RouterView(document, "$", value)
+        return
+    inline = table(dig(value, "spec", "router", "scheduler", "config", "inline"))
+    if inline:
+        yield RouterView(document, "$.spec.router.scheduler.config.inline", inline)
         return
     if value.get("kind") == "ConfigMap":
         yield from _embedded(document, table(value.get("data")), "$.data")

@@ -118,7 +118,7 @@ def import_plan(documents: Sequence[Document], *, facts: Facts, hints: ImportHin
     Raises InputError: ``import.no_engine``, ``import.roles``, ``import.model_unknown``, ``import.hardware_unknown``,
     ``import.workload_missing``, ``import.models_differ``, ``import.acceptance_missing`` and the annotation's own codes.
     """
-    seen = bundle(documents)
+    seen = bundle(documents, presets=True)
     if not seen.engines:
         raise InputError(
             Issue(

@@ -8,7 +8,7 @@ from planner.domain.deployment import DeploymentPlan, Role
 from planner.domain.model import ModelSpec
 from planner.export.options import ExportOptions, RoleHardware, Target
 from planner.export.render import prepare
-from planner.export.targets import compose, helm_values, kustomize, llm_d
+from planner.export.targets import compose, dynamo, helm_values, kserve, kustomize, llm_d
 from planner.export.targets.base import Export, TargetWriter
 
 TARGETS: Mapping[Target, TargetWriter] = {
@@ -16,6 +16,8 @@ TARGETS: Mapping[Target, TargetWriter] = {
     Target.KUSTOMIZE: kustomize.write,
     Target.HELM_VALUES: helm_values.write,
     Target.COMPOSE: compose.write,
+    Target.KSERVE: kserve.write,
+    Target.DYNAMO: dynamo.write,
 }
 
 
