@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.export.kserve_view import kserve_engines
+from planner.export.preset_view import preset_engines
 from planner.export.values import Table, dig, number, rows, table
 from planner.export.view import EngineView
 from planner.export.yaml import Document, load_stream
@@ -88,8 +88,8 @@ class Bundle:
 def bundle(documents: Sequence[Document], *, presets: bool = False) -> Bundle:
     """Sort documents into views.
 
-    `presets` also reads objects whose pods are completed by an operator (LLMInferenceService); the linter leaves them out,
-    because what is missing there is not missing in the pods.
+    `presets` also reads objects whose pods are completed elsewhere (LLMInferenceService, chart values); the linter leaves
+    them out, because what is missing there is not missing in the pods.
     """
     engines: list[EngineView] = []
     pools: list[PoolView] = []
@@ -102,10 +102,10 @@ def bundle(documents: Sequence[Document], *, presets: bool = False) -> Bundle:
         spec = table(d.value.get("spec"))
         if kind in ("DisaggregatedSet", "LeaderWorkerSet", "Deployment"):
             engines += [e for e in _engines(d, kind, spec) if e.is_engine]
-        elif kind == "LLMInferenceService" and presets:
-            engines += kserve_engines(d)
         elif kind == "InferencePool":
             pools.append(PoolView(d, name_of(d), spec))
+        if presets:
+            engines += preset_engines(d)
         epp_image = _epp_image(spec) or epp_image
         routers += _routers(d)
     return Bundle(

@@ -136,6 +136,54 @@ def test_hand_written_service_is_read() -> None:
     assert list(got.extra_flags.values()) == [("--seed 3",)]
 
 
+VALUES = """
+multinode: true
+modelArtifacts: {name: deepseek-ai/DeepSeek-R1, uri: "hf://deepseek-ai/DeepSeek-R1", size: 1Ti}
+decode:
+  create: true
+  replicas: 1
+  acceleratorTypes: {labelKey: nvidia.com/gpu.product, labelValues: [NVIDIA-H200]}
+  parallelism: {tensor: 1, data: 16, dataLocal: 8, workers: 2}
+  containers:
+  - name: vllm
+    modelCommand: vllmServe
+    args: [--enable-expert-parallel, --max-num-seqs, "256", --max-num-batched-tokens, "256", --kv-transfer-config,
+           '{"kv_connector":"NixlConnector", "kv_role":"kv_both"}', --enforce-eager]
+prefill:
+  create: true
+  replicas: 4
+  acceleratorTypes: {labelKey: nvidia.com/gpu.product, labelValues: [NVIDIA-H200]}
+  parallelism: {tensor: 4}
+  containers:
+  - name: vllm
+    modelCommand: vllmServe
+    args: [--max-num-seqs=64, --max-num-batched-tokens=16384]
+"""
+
+
+def test_values_of_the_modelservice_chart_are_read() -> None:
+    got = import_plan(
+        load_stream(VALUES, source="values.yaml"),
+        facts=Facts(),
+        hints=ImportHints(workload=Workload(isl=10, osl=10)),
+    )
+    assert got.plan.label() == "P 4x(tp4,dp1) D 1x(tp1,dp16,ep16)"
+    assert got.plan.gpus_used == 32
+    assert [r.max_num_batched_tokens for r in got.plan.roles] == [16384, 256]
+    assert {x for flags in got.extra_flags.values() for x in flags} == {"--enforce-eager"}
+
+
+def test_one_role_of_the_chart_is_aggregated() -> None:
+    got = import_plan(
+        load_stream(
+            VALUES.replace("create: true\n  replicas: 4", "create: false\n  replicas: 4"), source="v"
+        ),
+        facts=Facts(),
+        hints=ImportHints(workload=Workload(isl=10, osl=10)),
+    )
+    assert got.plan.label() == "1x(tp1,dp16,ep16)"
+
+
 class TestDynamo:
     def test_a_worker_per_role(self) -> None:
         spec = document(export(example_a(), Target.DYNAMO))["spec"]
