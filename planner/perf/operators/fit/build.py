@@ -23,6 +23,7 @@ from planner.perf.operators.surface import Library, Surface, save_library
 
 TARGET_MEDIAN: Final = 0.07
 TARGET_P90: Final = 0.25
+WORST_MEDIAN: Final = 0.4
 _DATE: Final = "2026-08"
 
 
@@ -47,6 +48,11 @@ class FitError:
     def p90(self) -> float:
         """90th percentile of the absolute relative error."""
         return round(float(np.quantile(self.errors, 0.9)), 4)
+
+    @property
+    def shipped(self) -> bool:
+        """Whether the surface is worth having: unfused fallback paths lie outside its range."""
+        return self.median <= WORST_MEDIAN
 
 
 Report = Callable[[FitError], None]
@@ -104,6 +110,8 @@ def fit_library(gpu: str, system: str, engine: str, *, report: Report) -> Librar
                 errors=test.errors,
             )
             report(error)
+            if not error.shipped:
+                return
             source = replace(samples.source, heldout_median=error.median, heldout_p90=error.p90)
             samples = replace(samples, source=source)
         surfaces[samples.key] = fit_surface(samples)
