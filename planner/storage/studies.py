@@ -226,6 +226,16 @@ class StudyRepository:
             with _no_collection():
                 return _trials(study, session.connection().execute(statement).all())
 
+    def find_outcome(self, spec_hash: str) -> TrialOutcome | None:
+        """The newest complete outcome of that specification in any study, if there is one: evaluating it again is free."""
+        with self._db.read() as session:
+            document = session.exec(
+                select(TrialRow.outcome)
+                .where(TrialRow.spec_hash == spec_hash, TrialRow.state == TrialState.COMPLETE.value)
+                .order_by(desc(col(TrialRow.id)))
+            ).first()
+        return None if document is None else _outcome(TrialState.COMPLETE.value, json.loads(document))
+
     def known_specs(self, study: str) -> frozenset[str]:
         """Specification hashes that are finished or claimed."""
         with self._db.read() as session:
