@@ -195,7 +195,7 @@ def fit_operators(out: Path, *, report: Report) -> list[FitError]:
         "surfaces": [
             {
                 "gpu": e.gpu, "engine": e.engine, "key": e.key, "unit": e.unit, "rows": e.rows,
-                "median": e.median, "p90": e.p90,
+                "median": e.median, "p90": e.p90, "shipped": e.shipped,
             }
             for e in errors
         ],
