@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,6 +83,7 @@ def export(
     )
     loaded = load_plan(plan)
     model, hardware = load_facts(loaded, profiles=profiles)
+    options = replace(options, prediction=_prediction(loaded, profiles))
     made = export_plan(loaded, model=model, hardware=hardware, options=options)
     for note in made.notes:
         sys.stderr.write(f"note: {note}\n")
@@ -135,6 +137,24 @@ def _check_own_work(manifests: tuple[Manifest, ...], profiles: Path | None) -> N
                 for f in errors
             )
         )
+
+
+def _prediction(plan: DeploymentPlan, profiles: Path | None) -> str:
+    """One comment line with what the plan is predicted to do, or why there is no prediction."""
+    from planner.domain.errors import PlannerError
+    from planner.search.price import price_plan
+
+    try:
+        e = price_plan(plan, concurrency=None, profiles=profiles, usd=None).evaluation
+    except PlannerError as error:
+        return f"none: {error.issues[0].what}"
+    shown = (
+        ("TTFT p50", e.ttft_ms, "ms"),
+        ("TPOT p50", e.tpot_ms, "ms"),
+        ("output", e.output_tok_s_per_gpu, "tok/s/GPU"),
+    )
+    parts = [f"{name} {v.value:.4g} {unit} [{v.low:.4g}-{v.high:.4g}]" for name, v, unit in shown]
+    return f"{', '.join(parts)} (80 % intervals; {e.provenance.value}, model {e.model_version})"
 
 
 def load_facts(plan: DeploymentPlan, *, profiles: Path | None) -> tuple[ModelSpec, dict[Role, RoleHardware]]:
