@@ -77,9 +77,32 @@ def _summary(view: FrontierView, on_front: int) -> str:
         return f"No plan passes the filter '{view.options.filter}'."
     counted = f"{view.meeting:,} of {view.shown:,} points meet {targets}"
     if view.best is None:
-        return f"{on_front} on the frontier; no plan meets {targets}. Press s to edit the targets."
+        return f"No plan meets {targets}; press s to edit the targets. {on_front} plans on the frontier."
     best = view.best
     return (
-        f"{on_front} on the frontier; {counted}. Best: {best.plan} with {figure(best.value(Axis.RATE))} tok/s/GPU "
-        f"at {figure(best.value(Axis.TOK_S_USER))} tok/s/user."
+        f"Best {figure(best.value(Axis.RATE))} tok/s/GPU at {figure(best.value(Axis.TOK_S_USER))} tok/s/user: "
+        f"{best.plan}. {counted}; {on_front} on the frontier."
+    )
+
+
+def targets_effect(points: PlanPoints, slo: SloTargets) -> str:
+    """What `slo` would leave, in words: how many points pass, and the best of them or what is nearest."""
+    ok = points.meets(slo)
+    count = int(ok.sum())
+    head = f"{count:,} of {len(points):,} points meet {targets_text(slo)}"
+    if count:
+        i = int(np.argmax(np.where(ok, points.rate, -1.0)))
+        return f"{head}\nbest: {points.label(i)}\n{figure(float(points.rate[i]))} tok/s/GPU, TTFT {figure(float(points.ttft_ms[i]))} ms, TPOT {figure(float(points.tpot_ms[i]))} ms"
+    if not len(points):
+        return head
+    over = np.ones(len(points))
+    if slo.ttft_ms is not None:
+        over = np.maximum(over, points.ttft_ms / slo.ttft_ms)
+    limit = slo.tpot_limit_ms
+    if limit is not None:
+        over = np.maximum(over, points.tpot_ms / limit)
+    i = int(np.argmin(over))
+    return (
+        f"{head}\nnearest: {points.label(i)}\nTTFT {figure(float(points.ttft_ms[i]))} ms, "
+        f"TPOT {figure(float(points.tpot_ms[i]))} ms"
     )

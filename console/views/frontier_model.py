@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from console.views.axes import AxisView, drawn
 from console.views.metrics import Axis
+from console.views.points import PlanPoints
 from planner.domain.workload import SloTargets
 
 Index = NDArray[np.intp]
@@ -59,6 +60,7 @@ class PlanRow:
     point: int
     rank: int
     plan: str
+    short: str
     extras: str
     kind: str
     group: str
@@ -126,7 +128,14 @@ class FrontierView:
 
     def drawn_at(self, row: PlanRow) -> tuple[float, float]:
         """Where `row` lies in the plot."""
+        return self._drawn(row.value(self.options.x), row.value(self.options.y))
+
+    def drawn_point(self, points: PlanPoints, point: int) -> tuple[float, float]:
+        """Where entry `point` of the points behind this view lies in the plot."""
+        one = np.array([point], dtype=np.intp)
         o = self.options
-        x = drawn(np.array([row.value(o.x)]), log=o.log_x)
-        y = drawn(np.array([row.value(o.y)]), log=o.log_y)
-        return float(x[0]), float(y[0])
+        return self._drawn(float(points.values(o.x, one)[0]), float(points.values(o.y, one)[0]))
+
+    def _drawn(self, x: float, y: float) -> tuple[float, float]:
+        o = self.options
+        return float(drawn(np.array([x]), log=o.log_x)[0]), float(drawn(np.array([y]), log=o.log_y)[0])

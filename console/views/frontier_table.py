@@ -99,6 +99,7 @@ def _row(points: PlanPoints, i: int, rank: int, *, meets: bool, on_front: bool) 
         point=i,
         rank=rank,
         plan=points.label(i),
+        short=points.short(i),
         extras=points.extras(i),
         kind=points.strategies[points.strategy[i]].value,
         group="",

@@ -47,7 +47,7 @@ METRICS: Final = {
         ),
         Metric(
             axis=Axis.RATE,
-            label="output tok/s per GPU owned",
+            label="output tok/s/GPU owned",
             short="tok/s/GPU",
             unit="tok/s",
             higher_is_better=True,
@@ -92,6 +92,14 @@ def figure(value: float | None) -> str:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
     return f"{value:,.{min(digits, 6)}f}"
+
+
+def count(value: float) -> str:
+    """A large whole number in three digits with k, M or G."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{figure(value / (1e3 if letter == 'k' else size))}{letter}"
+    return f"{value:,.0f}"
 
 
 def change(value: float, base: float) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from console.views.metrics import figure
+from console.views.metrics import count, figure
 from planner.domain.deployment import DeploymentPlan, RolePlan
 from planner.domain.evaluation import Evaluation, MemoryBreakdown, StepBreakdown
 from planner.domain.provenance import Estimate
-
-OVERLAP_NOTE: Final = "DBO hides"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +112,14 @@ def _step_bar(step: StepBreakdown) -> Bar:
     gross = sum(t.ms for t in parts)
     hidden = -sum(t.ms for t in step.terms if t.ms < 0.0)
     return Bar(
-        title=f"{step.role.value} step at {step.tokens:,.0f} tokens/rank",
+        title=f"{step.role.value} step",
         unit="ms",
         total=step.total_ms,
         segments=tuple(
             Segment(name=t.term.value, amount=t.ms, share=t.ms / gross, source=t.provenance.value)
             for t in sorted(parts, key=lambda t: -t.ms)
         ),
-        note=f"{OVERLAP_NOTE} {hidden:.1f} ms" if hidden > 0.0 else "",
+        note=f"{step.tokens:,.0f} tok/rank" + (f", DBO hides {hidden:.1f} ms" if hidden > 0.0 else ""),
     )
 
 
@@ -138,9 +135,9 @@ def _memory_bar(m: MemoryBreakdown) -> Bar:
         ("kept free", m.reserved_gib),
     )
     return Bar(
-        title=f"{m.role.value} memory per GPU",
+        title=f"{m.role.value}",
         unit="GiB",
         total=m.total_gib,
         segments=tuple(Segment(name=n, amount=a, share=a / m.total_gib) for n, a in parts if a > 0.0),
-        note=f"{m.kv_tokens_per_rank:,} KV tokens per DP rank",
+        note=f"{count(m.kv_tokens_per_rank)} KV tok/rank",
     )

@@ -129,6 +129,14 @@ class PlanPoints:
             return first
         return f"P {first} D {self.second_groups[i]}x({self.roles[self.second[i]].label})"
 
+    def short(self, i: int) -> str:
+        """The label without brackets, for narrow tables: ``P2×tp1dp8ep8 D1×tp1dp16ep16``."""
+        first = f"{self.first_groups[i]}×{self.roles[int(self.first[i])].label.replace(',', '')}"
+        if self.second[i] < 0:
+            return first
+        second = self.roles[int(self.second[i])].label.replace(",", "")
+        return f"P{first} D{self.second_groups[i]}×{second}"
+
     def extras(self, i: int) -> str:
         """Switches of entry `i` per role: KV format, exchange backend, DBO, EPLB."""
         first, second = self.roles[int(self.first[i])].extras, int(self.second[i])

@@ -11,6 +11,7 @@ from typing import Final
 from planner.domain.deployment import Strategy
 from planner.domain.dtypes import KvDtype
 from planner.domain.errors import Issue, PlannerError
+from planner.domain.workload import SloTargets
 from planner.search.ask import DEFAULT_ISL, DEFAULT_OSL, Request, build_problem
 from planner.search.recommend import question
 
@@ -236,3 +237,44 @@ def _bad(spec: FieldSpec, text: str, fix: str) -> Issue:
         fix=fix,
         where=spec.flag,
     )
+
+
+def check_targets(texts: Mapping[str, str]) -> tuple[SloTargets | None, dict[str, str]]:
+    """Read the three target fields; None with a note per field when one cannot be read or is not above 0."""
+    found: dict[str, float | None] = {}
+    problems: dict[str, str] = {}
+    for key in TARGET_KEYS:
+        text = texts.get(key, "").strip()
+        value, issue = _parse(BY_KEY[key], text) if text else (None, None)
+        if issue is not None:
+            problems[key] = issue.fix
+        elif isinstance(value, float) and value <= 0.0:
+            problems[key] = "a target is above 0"
+        else:
+            found[key] = value if isinstance(value, float) else None
+    if problems:
+        return None, problems
+    return SloTargets(**found), {}
+
+
+def values_of_targets(slo: SloTargets) -> dict[str, str]:
+    """The texts of the target fields."""
+    return {k: "" if getattr(slo, k) is None else f"{getattr(slo, k):g}" for k in TARGET_KEYS}
+
+
+def suggestions() -> dict[str, tuple[str, ...]]:
+    """Known names per text field, from the catalogue."""
+    from planner.catalog.hardware import list_fabrics, list_gpus, list_nodes
+    from planner.catalog.models import list_models
+
+    gpus = list_gpus()
+    return {
+        "model": tuple(m.id for m in list_models()),
+        "gpu": gpus,
+        "prefill_gpu": gpus,
+        "decode_gpu": gpus,
+        "fabric": list_fabrics(),
+        "node": list_nodes(),
+        "strategy": BY_KEY["strategy"].choices,
+        "kv_dtype": BY_KEY["kv_dtype"].choices,
+    }

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("planner.cli.export", "export", "Write a saved plan as manifests for kubectl."),
     "lint": ("planner.cli.lint", "lint", "Check manifests against the known causes of failed deployments."),
     "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
+    "tui": ("planner.cli.tui", "tui", "Explore the frontier, compare and export plans in the terminal."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),

@@ -1,0 +1,1 @@
+"""The terminal app: textual screens over the view-models of `console.views`."""

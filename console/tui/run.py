@@ -1,0 +1,44 @@
+"""Start the app from the command line's arguments."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from console.tui.app import PlannerApp, action_ids
+from console.tui.services import real_services
+from console.tui.settings import Settings, load_settings, settings_path
+from console.tui.themes import PLAIN, THEMES
+from planner.domain.errors import InputError, Issue, MissingDataError, did_you_mean
+from planner.search.ask import Request
+from planner.search.from_recipe import with_recipe
+
+
+def run(flags: Request, *, recipe: str | None, theme: str | None, config: Path | None) -> None:
+    """Run the app until the user leaves. Raises PlannerError for what is wrong before it starts."""
+    settings = _settings(theme, config)
+    request = with_recipe(recipe, flags) if recipe is not None else flags
+    origin = f"recipe {recipe}" if recipe is not None else "the command line"
+    PlannerApp(real_services(), request=request, origin=origin, settings=settings).run()
+
+
+def _settings(theme: str | None, config: Path | None) -> Settings:
+    names = tuple(t.name for t in THEMES)
+    path = config or settings_path()
+    if config is not None and not config.is_file():
+        raise MissingDataError(
+            Issue(code="file.not_found", what=str(config), why="there is no such file", fix="name a YAML file",
+                  where="--config")
+        )  # fmt: skip
+    settings = load_settings(path, themes=names, actions=action_ids())
+    if theme is not None:
+        if theme not in names:
+            raise InputError(
+                Issue(code="tui.theme", what=f"--theme {theme}", why="there is no such theme",
+                      fix=did_you_mean(theme, names), where="--theme")
+            )  # fmt: skip
+        return replace(settings, theme=theme)
+    if settings.theme is None and os.environ.get("NO_COLOR"):
+        return replace(settings, theme=PLAIN)
+    return settings

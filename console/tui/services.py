@@ -1,0 +1,86 @@
+"""What the app needs from the planner and the machine, as one value that tests replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from console.views.manifests import ManifestView
+from console.views.points import PlanPoints
+from planner.domain.deployment import DeploymentPlan
+from planner.domain.engine import EngineProfile
+from planner.domain.problem import PlanningProblem
+from planner.search.ask import Request
+from planner.search.why_not import WhyNot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """A question with its answer. `origin` says in a few words where it came from."""
+
+    request: Request
+    problem: PlanningProblem
+    engine: EngineProfile
+    points: PlanPoints
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Calls may take seconds and raise PlannerError; the app runs them in threads.
+
+    `folder` is where files are written unless the user says otherwise.
+    """
+
+    solve: Callable[[Request, str], Solved]
+    why_not: Callable[[Solved, str], WhyNot]
+    manifest: Callable[[DeploymentPlan], ManifestView]
+    now: Callable[[], datetime]
+    folder: Path
+
+
+def solve_request(request: Request, origin: str) -> Solved:
+    """Build and solve the problem."""
+    from console.views.points import points_of
+    from planner.search.ask import build_problem
+    from planner.search.solve import solve
+
+    problem, engine = build_problem(request)
+    return Solved(
+        request=request,
+        problem=problem,
+        engine=engine,
+        points=points_of(solve(problem, engine)),
+        origin=origin,
+    )
+
+
+def ask_why_not(solved: Solved, text: str) -> WhyNot:
+    """Why the plan that `text` describes is not on the frontier.
+
+    One role in the notation of `planner why-not` is an aggregated plan; ``PREFILL / DECODE`` (or ``P … D …``) two roles.
+    """
+    from console.views.why_not import split_roles
+    from planner.search.price import describe
+    from planner.search.why_not import why_not
+
+    aggregated, prefill, decode = split_roles(text)
+    plan, problem, engine = describe(
+        solved.request, aggregated=aggregated, prefill=prefill, decode=decode, concurrency=None
+    )
+    return why_not(plan, problem, engine)
+
+
+def real_services() -> Services:
+    """The services of a user's session."""
+    from console.views.manifests import manifest_view
+
+    return Services(
+        solve=solve_request,
+        why_not=ask_why_not,
+        manifest=manifest_view,
+        now=lambda: datetime.now(tz=UTC),
+        folder=Path.cwd(),
+    )

@@ -1,0 +1,1 @@
+"""Widgets that know nothing of planning except the view-models they show."""
