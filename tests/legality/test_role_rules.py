@@ -61,6 +61,7 @@ PCIE = specs.gpu("l40s", architecture="Ada", scale_up=_scale_up(ScaleUpKind.PCIE
 GB200 = specs.gpu("gb200", architecture="Blackwell", scale_up=_scale_up(ScaleUpKind.SWITCHED, 72))
 EFA = specs.fabric(FabricKind.EFA, ibgda=False)
 TCPXO = specs.fabric(FabricKind.TCPXO, rdma=False, ibgda=False)
+EFA = specs.fabric(FabricKind.EFA, rdma=True, ibgda=False)
 ETHERNET = specs.fabric(FabricKind.ETHERNET, rdma=False, ibgda=False)
 
 
@@ -117,6 +118,7 @@ CASES = [
     Case("all2all.hidden", WIDE_HIDDEN, _ep(8, LL, tokens=256), _ep(8, HT), ("9216", "8192")),
     Case("all2all.ibgda", R1, _ep(16, LL, tokens=256), _ep(8, LL, tokens=256), ("16 GPUs", "IBGDA", "8"), specs.pool(net=EFA)),
     Case("all2all.rdma", R1, _ep(16, HT), _ep(16), ("16 GPUs",), specs.pool(net=TCPXO)),
+    Case("all2all.efa", R1, _ep(16, HT), _ep(16), ("Mellanox",), specs.pool(net=EFA)),
     Case("all2all.nvlink", R1, _ep(16, B.FLASHINFER_NVLINK_ONE_SIDED), _ep(8, B.FLASHINFER_NVLINK_ONE_SIDED), ("16 GPUs",)),
     Case("all2all.peers", R1, _ep(8, HT), _ep(8), ("PCIe",), specs.pool(card=PCIE)),
     Case("all2all.experts", R1, _ep(24, HT), _ep(24, HT, redundant=8), ("256 experts", "24", "8 redundant")),

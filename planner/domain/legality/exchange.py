@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.domain.deployment import All2AllBackend
 from planner.domain.dtypes import WeightFormat
-from planner.domain.hardware import ScaleUpKind, Vendor
+from planner.domain.hardware import FabricKind, ScaleUpKind, Vendor
 from planner.domain.legality.case import RoleCase
 from planner.domain.legality.rule import Message, Rule
 
@@ -146,6 +146,24 @@ def _rdma_message(c: RoleCase) -> Message:
     )
 
 
+def _deepep_leaves(c: RoleCase) -> bool:
+    # the low-latency kernels and v2 are already held back by the rule on GPU-initiated RDMA
+    return c.role.all2all is All2AllBackend.DEEPEP_HIGH_THROUGHPUT and c.leaves_domain
+
+
+def _mellanox(c: RoleCase) -> bool:
+    return c.pool.fabric.kind is not FabricKind.EFA
+
+
+def _mellanox_message(c: RoleCase) -> Message:
+    return Message(
+        f"{c.role.all2all} over {c.group_gpus} GPUs on {c.pool.fabric.name}",
+        f"the group leaves its {c.domain_gpus}-GPU scale-up domain, and DeepEP's transport needs Mellanox NICs "
+        "(DeepEP#759)",
+        f"use TP x DP of at most {c.domain_gpus}, or {_DEFAULT}",
+    )
+
+
 def _needs_nvlink_domain(c: RoleCase) -> bool:
     return c.role.all2all in FLASHINFER
 
@@ -266,6 +284,13 @@ EXCHANGE_RULES: tuple[Rule[RoleCase], ...] = (
         applies=_needs_rdma,
         check=_rdma,
         message=_rdma_message,
+    ),
+    Rule(
+        code="all2all.efa",
+        title="DeepEP across nodes needs Mellanox NICs",
+        applies=_deepep_leaves,
+        check=_mellanox,
+        message=_mellanox_message,
     ),
     Rule(
         code="all2all.nvlink",
