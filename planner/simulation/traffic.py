@@ -192,9 +192,16 @@ def make_traffic(
         nodes=0,
         sessions=sessions,
         closed=arrival is Arrival.CLOSED,
-        warmup=int(n * warmup_share),
+        warmup=_warmup(n, warmup_share, first * turns if arrival is Arrival.CLOSED else 0),
     )
     return _with_paths(traffic, shape) if shape.shares_prefixes else traffic
+
+
+def _warmup(requests: int, share: float, first_wave: int) -> int:
+    """The stated share, and in a closed loop all who came in the first wave, as long as that leaves half."""
+    if share <= 0.0:
+        return 0
+    return max(int(requests * share), min(first_wave, requests // 2))
 
 
 def _with_paths(traffic: Traffic, shape: Shape) -> Traffic:

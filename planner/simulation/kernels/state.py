@@ -7,7 +7,7 @@ Pools are numbered ``[0, R)`` GPU blocks of rank, ``[R, 2R)`` its host tier, ``[
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -223,6 +223,10 @@ class State:
     """
 
     __slots__ = (*FIELDS, "_header", "address")
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, **arrays: Any) -> None:
         for name, (dtype, dimensions) in FIELDS.items():

@@ -6,7 +6,7 @@ used: https://numba.readthedocs.io/en/stable/extending/low-level.html
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import ir
 from numba import types
@@ -32,12 +32,12 @@ class StateType(types.Type):  # type: ignore[misc]
 
 STATE_TYPE = StateType()
 ARRAY_TYPES = {
-    name: types.Array(from_dtype(dtype), dimensions, "C", aligned=True)
+    name: types.Array(from_dtype(cast("Any", dtype)), dimensions, "C", aligned=True)
     for name, (dtype, dimensions) in FIELDS.items()
 }
 
 
-@typeof_impl.register(State)
+@typeof_impl.register(State)  # type: ignore[untyped-decorator]
 def _typeof(value: State, context: Any) -> StateType:
     del value, context
     return STATE_TYPE
@@ -51,7 +51,7 @@ class StateModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, type_, _WORD.as_pointer())
 
 
-@unbox(StateType)
+@unbox(StateType)  # type: ignore[untyped-decorator]
 def _unbox(type_: StateType, value: Any, c: Any) -> NativeValue:
     del type_
     address = c.pyapi.object_getattr_string(value, "address")
@@ -72,7 +72,7 @@ class StateAttributes(AttributeTemplate):  # type: ignore[misc]
         return ARRAY_TYPES.get(attribute)
 
 
-@lower_getattr_generic(StateType)
+@lower_getattr_generic(StateType)  # type: ignore[untyped-decorator]
 def _getattr(context: Any, builder: Any, type_: StateType, value: Any, attribute: str) -> Any:
     del type_
     array_type = ARRAY_TYPES[attribute]
