@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from planner.domain.errors import ExitCode, Issue, PlannerError
+
+DRIVER_ERRORS: Final = (SQLAlchemyError,)  # what databases opened by other libraries raise
 
 
 class StoreError(PlannerError):

@@ -1,0 +1,1 @@
+"""Studies: searches over simulated and measured results that propose, remember and learn. Optuna is imported only here."""
