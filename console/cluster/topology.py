@@ -124,6 +124,16 @@ def worker_index(pod: PodView) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def short_name(pod: PodView) -> str:
+    """Role, group and worker, such as ``decode 0.1``: enough to find a pod within its deployment."""
+    labels = pod.meta.labels
+    if LWS + "name" not in labels:
+        return f"{role_of(pod)} {pod.meta.name.rsplit('-', 1)[-1]}"
+    slice_ = labels.get(DS + "slice", "0")
+    place = f"{labels.get(LWS + 'group-index', '?')}.{worker_index(pod)}"
+    return f"{role_of(pod)} {place}" if slice_ == "0" else f"{role_of(pod)} s{slice_} {place}"
+
+
 def serving_ports(pod: PodView, pools: Iterable[PoolView]) -> tuple[int, ...]:
     """Ports that answer: what the pod announces, else the pool's, else what the container declares."""
     container = engine_container(pod)

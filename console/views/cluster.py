@@ -13,7 +13,7 @@ from console.cluster.kinds import KINDS, Kind
 from console.cluster.metrics.readings import RankKey, RankReading
 from console.cluster.metrics.samples import Hist, Quantile
 from console.cluster.state import MetricsChange, Snapshot, Trust
-from console.cluster.topology import Endpoint, Group, GroupId, Topology, topology
+from console.cluster.topology import Endpoint, Group, GroupId, Topology, short_name, topology
 from console.views.cluster_blockers import Blocker, blockers
 
 HOT_FACTOR = 2.0
@@ -89,6 +89,7 @@ class EndpointRow:
 class RankRow:
     """One DP rank. `age_s` since its last scrape; `hot` when it queues far above its peers."""
 
+    label: str  # short: role, group.worker, port
     role: str
     group: str
     pod: str
@@ -293,13 +294,25 @@ def _rank_rows(
         where = (e.pod.meta.namespace, e.pod.meta.name, e.port)
         silent = snapshot.silent.get(f"{where[0]}/{where[1]}:{where[2]}", "")
         readings = [] if silent else by_endpoint.get(where, [])
-        base = {"role": e.group.role, "group": e.group.group, "pod": where[1], "port": e.port}
+        label = f"{short_name(e.pod)} :{e.port}"
         if not readings:
-            rows.append(RankRow(**base, engine="", age_s=None, silent=silent or "not scraped yet"))  # type: ignore[arg-type]
+            rows.append(
+                RankRow(
+                    label=label,
+                    role=e.group.role,
+                    group=e.group.group,
+                    pod=where[1],
+                    port=e.port,
+                    engine="",
+                    age_s=None,
+                    silent=silent or "not scraped yet",
+                )
+            )
         for r in sorted(readings, key=lambda r: (len(r.key.engine), r.key.engine)):
             ttft, itl = r.histograms.get(Hist.TTFT), r.histograms.get(Hist.ITL)
             rows.append(
                 RankRow(
+                    label=label,
                     role=e.group.role,
                     group=e.group.group,
                     pod=where[1],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import yaml
@@ -44,7 +45,14 @@ def _pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
 def load_json(text: str) -> tuple[Any, list[str]]:
     """A JSON value and the paths of duplicate keys. Raises ValueError."""
     value = json.loads(text, object_pairs_hook=_pairs)
-    return value, _repeated(value)
+    repeated = _repeated(value)
+    return (json.loads(text) if repeated else _plain(value)), repeated
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
 def _repeated(value: Any, path: str = "") -> list[str]:
@@ -67,6 +75,17 @@ _Loader.yaml_implicit_resolvers = {
     k: [(tag, rx) for tag, rx in v if tag != "tag:yaml.org,2002:timestamp"]
     for k, v in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+# Kubernetes reads YAML 1.1 in full: a bare y or n is a boolean, which PyYAML leaves as text.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+
+
+def _boolean(loader: Any, node: yaml.ScalarNode) -> bool:
+    return str(loader.construct_scalar(node)).lower() in ("y", "yes", "true", "on")
+
+
+_Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
 
 
 class _YamlPairs(_Loader):

@@ -190,7 +190,9 @@ def update(
 ) -> Managers:
     """Owners after `new` replaced `live`: the writer takes what it changed, everybody loses what is gone."""
     shape = _object_shape(shape)
-    difference = f.compare(ownable(live or {}), ownable(new), shape)
+    # An object always has metadata: only what stands in it is owned.
+    bare: dict[str, Any] = {"metadata": {}}
+    difference = f.compare(bare | ownable(live or {}), bare | ownable(new), shape)
     changed, gone = set(f.members(difference.changed)), set(f.members(difference.removed))
     out: Managers = {}
     for manager, owned in managers.items():

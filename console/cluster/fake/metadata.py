@@ -38,7 +38,9 @@ def check(meta: Mapping[str, Any], *, old: Mapping[str, Any] | None = None) -> I
         yield Cause(INVALID, "metadata.name", f"Invalid value: {json.dumps(name)}: {SUBDOMAIN_RULE}")
     if len(name) > 253:
         yield Cause(
-            INVALID, "metadata.name", f"Invalid value: {json.dumps(name)}: must be no more than 253 bytes"
+            INVALID,
+            "metadata.name",
+            f"Invalid value: {json.dumps(name)}: must be no more than 253 characters",
         )
     for key, value in (meta.get("labels") or {}).items():
         yield from _key("metadata.labels", key)

@@ -204,12 +204,8 @@ class Registry:
     def _check_apply(self, res: Resource, namespace: str, name: str, body: Object) -> None:
         meta = body["metadata"]
         kind, version = body.get("kind", ""), body.get("apiVersion", "")
-        if not kind or not version:
-            raise bad_request(f"invalid object type: /, Kind={kind}")
         if version != res.api_version or kind != res.kind:
-            raise bad_request(
-                f"the kind in the data ({version}, Kind={kind}) does not match the expected ({res.api_version}, Kind={res.kind})"
-            )
+            raise bad_request(f"invalid object type: {version or '/'}, Kind={kind}")
         if meta.get("name", name) != name:
             raise bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"

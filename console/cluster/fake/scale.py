@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +43,7 @@ def check_scale(obj: Mapping[str, Any], res: Resource) -> list[Cause]:
     if isinstance(value, int) and not isinstance(value, bool) and value < 0:
         return [Cause(INVALID, where, f"Invalid value: {value}: should be a non-negative integer")]
     if value is not None and not isinstance(value, int):
-        kind = {str: "string", float: "number"}.get(type(value), "object")
-        return [Cause(INVALID, where, f"Invalid value: {json.dumps(value)}: {kind} is not an integer")]
+        kind = {str: "string", float: "float64"}.get(type(value), "object")
+        text = f"Invalid value: 0: {where} accessor error: {value} is of the type {kind}, expected int64"
+        return [Cause(INVALID, where, text)]
     return []

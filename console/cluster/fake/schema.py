@@ -334,11 +334,16 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _number(schema: Schema, value: Any, path: str, kind: str) -> Iterator[Cause]:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or (kind == "integer" and value != int(value))
-    ):
+    if kind == "integer" and isinstance(value, float) and not value.is_integer():
+        # Go decodes it as float64 and names the format; a second check says the same without a field.
+        name = schema.get("format") or kind
+        text = f'Invalid value: "float64": {path} in body must be of type {name}: "float64"'
+        yield Cause(TYPE_INVALID, path, text)
+        if "format" in schema:
+            text = f'Invalid value: "": Checked value must be of type {kind} with format {name} in {path}'
+            yield Cause(INVALID, "<nil>", text)
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
         yield _wrong_type(value, path, kind)
         return
     low, high = schema.get("minimum"), schema.get("maximum")

@@ -77,6 +77,10 @@ class FakeServer:
         """A kind on offer."""
         return self._resources.get((group, version, plural))
 
+    def kinds(self) -> tuple[Resource, ...]:
+        """All kinds on offer."""
+        return tuple(self._resources.values())
+
     def put(self, api_version: str, plural: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         """Store an object as a controller would: no validation, no field ownership."""
         group, _, version = api_version.rpartition("/")

@@ -133,5 +133,6 @@ def check_include(value: str | None) -> str:
     raise StatusError(
         400,
         "BadRequest",
-        f'Invalid value: "{value}": must be "", "None", "Metadata", or "Object"',
+        f"Unable to convert to Table as requested: includeObject: Invalid value: \"{value}\": must be 'Metadata', 'Object', "
+        "'None', or empty",
     )

@@ -1,0 +1,221 @@
+"""`planner cluster`: what runs in a cluster, per DP rank. Read-only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from planner.cli.output import emit_json
+from planner.domain.errors import ExitCode
+
+if TYPE_CHECKING:
+    from console.cluster.open import Opening
+    from console.cluster.source import ClusterSource
+    from console.cluster.state import Snapshot
+
+T = TypeVar("T")
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+READY_S = 30.0
+
+
+class Output(StrEnum):
+    """How a status is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", help="Kubeconfig file; default: KUBECONFIG, then ~/.kube/config."),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Namespace; default: the context's.")
+]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Every namespace.")]
+Replay = Annotated[Path | None, typer.Option("--replay", help="A recording instead of a cluster.")]
+Prometheus = Annotated[
+    str | None, typer.Option("--prometheus", help="Address of a Prometheus server that scrapes the engines.")
+]
+Period = Annotated[float, typer.Option("--period", min=1.0, max=300.0, help="Seconds between scrapes.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run asynchronous work; Ctrl-C ends with exit code 130 and no traceback."""
+    import asyncio
+
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+async def settle(source: ClusterSource, *, ranks: bool, timeout_s: float = READY_S) -> Snapshot:
+    """A snapshot once every kind is known and, with `ranks`, rates have a window (two scrapes)."""
+    if not await source.ready(timeout_s):
+        sys.stderr.write(f"not every kind answered within {timeout_s:.0f} s; showing what is known\n")
+    snapshot = source.snapshot()
+    if not ranks or source.api is None:
+        return snapshot
+    import time
+
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        scraped = snapshot.metrics is not None
+        if scraped and (not snapshot.readings or all(r.window_s > 0 for r in snapshot.readings.values())):
+            break
+        await source.changed(0.5)
+        snapshot = source.snapshot()
+    return snapshot
+
+
+@app.command()
+def status(
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    replay: Replay = None,
+    prometheus: Prometheus = None,
+    metrics: Annotated[bool, typer.Option("--metrics/--no-metrics", help="Scrape the engines.")] = True,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")] = Output.TABLE,
+    json: Json = False,
+) -> None:
+    """Roles, groups, endpoints, DP ranks, and what blocks a rollout."""
+    from console.cluster.open import Opening
+
+    opening = Opening(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        replay=replay,
+        metrics=metrics,
+        prometheus=prometheus,
+        period_s=2.0,
+    )
+    run(_status(opening, Output.JSON if json else output))
+
+
+async def _status(opening: Opening, output: Output) -> None:
+    from console.cluster.open import open_source
+    from console.views.cluster import overview
+    from planner.cli.render_cluster import overview_json, print_overview
+
+    async with open_source(opening) as source:
+        view = overview(await settle(source, ranks=opening.metrics))
+    if output is Output.JSON:
+        emit_json("cluster-status", overview_json(view))
+    else:
+        print_overview(view, wide=output is Output.WIDE)
+
+
+@app.command()
+def watch(
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    replay: Replay = None,
+    speed: Annotated[float, typer.Option("--speed", min=0.01, help="Replay this many times faster.")] = 1.0,
+    prometheus: Prometheus = None,
+    period: Period = 10.0,
+    updates: Annotated[
+        int | None, typer.Option("--updates", min=1, help="Stop after this many updates.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON line per update on stdout.")] = False,
+) -> None:
+    """Follow a cluster until Ctrl-C."""
+    from console.cluster.open import Opening
+
+    opening = Opening(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        replay=replay,
+        speed=speed,
+        prometheus=prometheus,
+        period_s=period,
+    )
+    run(_watch(opening, updates=updates, json=json))
+
+
+async def _watch(opening: Opening, *, updates: int | None, json: bool) -> None:
+    from console.cluster.open import open_source
+    from planner.cli.watch_cluster import follow
+
+    async with open_source(opening) as source:
+        await source.ready(READY_S)
+        await follow(source, updates=updates, json=json)
+
+
+@app.command()
+def record(
+    file: Annotated[Path, typer.Argument(help="New file to write.")],
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    prometheus: Prometheus = None,
+    period: Period = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=1.0, help="Seconds to record; default: until Ctrl-C.")
+    ] = None,
+) -> None:
+    """Record a cluster for --replay: views and metrics, no raw objects, no credentials."""
+    from console.cluster.open import Opening
+
+    opening = Opening(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        prometheus=prometheus,
+        period_s=period,
+    )
+    run(_record(opening, file, seconds))
+
+
+async def _record(opening: Opening, file: Path, seconds: float | None) -> None:
+    import asyncio
+
+    from console.cluster.open import open_source
+    from console.cluster.recording import Recorder
+
+    async with open_source(opening) as source:
+        await source.ready(READY_S)
+        recorder = Recorder(file, source.snapshot())
+        source.subscribe(recorder)
+        sys.stderr.write(f"recording to {file}; Ctrl-C stops\n")
+        try:
+            await asyncio.sleep(seconds if seconds is not None else float("inf"))
+        except asyncio.CancelledError:
+            pass  # Ctrl-C is how a recording ends
+        finally:
+            recorder.close()
+        sys.stderr.write(f"{recorder.changes} changes in {file}\n")
+
+
+@app.command()
+def rbac(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the role.")] = "default",
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="User:NAME, Group:NAME or ServiceAccount:NAME to bind.")
+    ] = None,
+) -> None:
+    """Print the read-only role the console needs, for kubectl apply."""
+    from console.cluster.rbac import role_manifests
+    from planner.export.yaml import dump_stream
+
+    sys.stdout.write(dump_stream([((), m) for m in role_manifests(namespace=namespace, subject=subject)]))
