@@ -10,10 +10,11 @@ from planner.perf.balance import Phase
 from planner.perf.components import Components, Part
 from planner.perf.dialects import DIALECTS, launch_floor_ms
 from planner.perf.operators.base import FloatArray
-from planner.perf.tables import CONTEXT, TOKENS, DboRule, StepTables
+from planner.perf.tables import BATCH, CONTEXT, TOKENS, DboRule, StepTables
 
 SYNC_US_PER_LAYER = 8.0  # four hand-overs between two CPU threads per MoE layer, about 2 us each (derived)
 DEFAULT_SMS = 132
+USUAL_BATCH = 128.0
 
 
 def ranks_per_domain(role: RolePlan, pool: Pool) -> int:
@@ -78,7 +79,8 @@ def build_tables(
         dbo=_dbo_rule(model, role, pool, engine),
         provenance=tuple((name, part.provenance) for name, part in parts.items() if part.ms.any()),
         max_tokens_within=_edge(parts["attn_linear"].within * parts["experts"].within, TOKENS),
-        max_context_within=_edge(parts["decode_attn"].within.min(axis=0), CONTEXT),
+        # tables leave out large batches at long contexts for lack of memory: judge by the batches a rank runs
+        max_context_within=_edge(parts["decode_attn"].within[BATCH <= USUAL_BATCH].min(axis=0), CONTEXT),
         launch_floor_ms=launch_floor_ms(engine.engine, pool.gpu, model.num_layers),
         separate_prefill=DIALECTS[engine.engine].separate_prefill,
         balance_steps=DIALECTS[engine.engine].balance_steps if p.dp > 1 else 0.0,
