@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from console.views.manifests import ManifestView
 from console.views.points import PlanPoints
 from planner.domain.deployment import DeploymentPlan
 from planner.domain.engine import EngineProfile
 from planner.domain.problem import PlanningProblem
 from planner.search.ask import Request
-from planner.search.why_not import WhyNot
+
+if TYPE_CHECKING:  # what is rarely used is imported when it is
+    from console.views.manifests import ManifestView
+    from planner.search.why_not import WhyNot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

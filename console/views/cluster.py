@@ -294,7 +294,7 @@ def _rank_rows(
         where = (e.pod.meta.namespace, e.pod.meta.name, e.port)
         silent = snapshot.silent.get(f"{where[0]}/{where[1]}:{where[2]}", "")
         readings = [] if silent else by_endpoint.get(where, [])
-        label = f"{short_name(e.pod)} :{e.port}"
+        label = f"{short_name(e.pod)}:{e.port}"
         if not readings:
             rows.append(
                 RankRow(

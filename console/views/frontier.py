@@ -48,7 +48,7 @@ def frontier_view(points: PlanPoints, options: FrontierOptions) -> FrontierView:
         bands=bands_of(points, options, overall) if options.intervals else (),
         slo_lines=slo_lines_of(options),
         rows=with_groups(rows, points, options, names),
-        best=best_rows[0] if best_rows else None,
+        best=next(iter(with_groups(best_rows[:1], points, options, names)), None),
         total=len(points),
         shown=int(shown.sum()),
         meeting=int(meets.sum()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.text import Text
 from textual import on, work
@@ -27,13 +27,14 @@ from console.tui.widgets.plot import FrontierPlot, Spot
 from console.views.filters import EXAMPLE, parse_filter
 from console.views.frontier import frontier_view, targets_text
 from console.views.frontier_model import ColourBy, FrontierOptions, FrontierView, PlanRow, TableMode
-from console.views.manifests import ManifestView
 from console.views.metrics import Axis, figure
 from console.views.plan_detail import PlanDetail, plan_detail
-from console.views.why_not import why_not_view
 from planner.domain.deployment import DeploymentPlan
 from planner.domain.errors import InputError, PlannerError
 from planner.domain.workload import SloTargets
+
+if TYPE_CHECKING:
+    from console.views.manifests import ManifestView
 
 COLUMNS: Final = (
     Column(title=" ", width=2, rank=9),
@@ -522,6 +523,8 @@ class FrontierScreen(MainScreen):
 
     @work(thread=True, exclusive=True, group="why-not")
     def _answer_why_not(self, text: str) -> None:
+        from console.views.why_not import why_not_view
+
         solved = self.planner.session.solved
         if solved is None:
             return
