@@ -15,8 +15,9 @@ NOISE_PRIOR: Final = 0.10  # what configurations deviate from any smooth model, 
 NOISE_PRIOR_WEIGHT: Final = 4.0  # as if that had been seen on this many residuals
 TAIL: Final = 5.0  # degrees of freedom of the residuals: runs that went wrong count less
 _ROUNDS: Final = 8
-_ITERATIONS: Final = 40
-_TOLERANCE: Final = 1e-9
+_ITERATIONS: Final = 8  # per round; the next one starts where this one stopped
+_SETTLED: Final = 1e-4  # gain in log posterior below which a step is not worth another Jacobian
+_STILL: Final = 2e-2  # move of the log factors between rounds that counts as none
 
 ConfigT = TypeVar("ConfigT")
 
@@ -61,18 +62,19 @@ def fit_factors(
     """
     prior = np.diag(predictor.prior_log_sd**-2.0)
     theta = np.zeros(len(predictor.factors))
-    noise = np.full(observed.log_values.shape[1], NOISE_PRIOR)
+    noise = _first_noise(observed.log_values - predictor.predict(configurations, theta))
     variances = _variances(observed, noise)
     for _ in range(_ROUNDS):
         previous = theta
-        theta = _optimum(predictor, configurations, observed, variances=variances, prior=prior, start=theta)
-        residuals = observed.log_values - predictor.predict(configurations, theta)
-        jacobian = predictor.jacobian(configurations, theta)
+        theta, residuals, jacobian = _optimum(
+            predictor, configurations, observed, variances=variances, prior=prior, start=theta
+        )
         plain = _variances(observed, noise)
         noise = _noise(residuals, variances / plain, variances, jacobian=jacobian, prior=prior)
         variances = _tailed(residuals, _variances(observed, noise))
-        if np.abs(theta - previous).max() < 1e-3:
+        if np.abs(theta - previous).max() < _STILL:
             break
+    jacobian = predictor.jacobian(configurations, theta)
     return Fit(
         log_factors=theta,
         covariance=np.asarray(np.linalg.inv(_information(jacobian, residuals, variances, prior=prior))),
@@ -80,6 +82,18 @@ def fit_factors(
         variances=variances,
         jacobian=jacobian,
         noise_sd=noise,
+    )
+
+
+def _first_noise(residuals: FloatArray) -> FloatArray:
+    """A start for the noise: the median residual before any fit, so that a bad metric does not lead the first round."""
+    return np.array(
+        [
+            max(NOISE_PRIOR, float(np.median(np.abs(column[np.isfinite(column)]))))
+            if np.isfinite(column).any()
+            else NOISE_PRIOR
+            for column in residuals.T
+        ]
     )
 
 
@@ -136,8 +150,8 @@ def _optimum(
     variances: FloatArray,
     prior: FloatArray,
     start: FloatArray,
-) -> FloatArray:
-    """Levenberg-Marquardt on the negative log posterior."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Levenberg-Marquardt on the negative log posterior: optimum, residuals there, Jacobian a last small step before."""
 
     def residuals_at(theta: FloatArray) -> FloatArray:
         return observed.log_values - predictor.predict(configurations, theta)
@@ -163,11 +177,11 @@ def _optimum(
             tried = residuals_at(candidate)
             value = loss(candidate, tried)
             if value <= current:
-                improved = current - value > _TOLERANCE * max(1.0, abs(current))
+                improved = current - value > _SETTLED
                 theta, residuals, current = candidate, tried, value
                 damping = max(damping / 10.0, 1e-9)
                 break
             damping *= 10.0
         if not improved:
             break
-    return theta
+    return theta, residuals, jacobian
