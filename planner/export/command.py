@@ -6,7 +6,7 @@ from planner.domain.deployment import All2AllBackend, Role, RolePlan
 from planner.domain.dtypes import KvDtype, WeightFormat
 from planner.domain.errors import InputError, Issue
 from planner.domain.hardware import Vendor
-from planner.domain.model import MlaAttention, ModelSpec
+from planner.domain.model import CompressedAttention, MlaAttention, ModelSpec
 from planner.export.engine_args import ArgValue, EngineCommand, ShellExpression
 from planner.export.environment import nvlink_multinode
 from planner.export.layout import MASTER_PORT, RPC_PORT, Balancing, RoleLayout
@@ -20,6 +20,8 @@ DBO_BACKENDS = (
 DBO_DECODE_THRESHOLD = 32
 DBO_PREFILL_THRESHOLD = 512
 # Repositories whose model code is not in transformers; the vLLM recipes of these models pass --trust-remote-code.
+# Families that bring their own tokenizer handling (llm-d wide-ep guide for DeepSeek-V4).
+_TOKENIZER_MODES = (("DeepSeek-V4", "deepseek_v4"),)
 _REMOTE_CODE = ("moonshotai/", "MiniMaxAI/", "XiaomiMiMo/")
 
 
@@ -46,6 +48,9 @@ def engine_command(
     args: dict[str, ArgValue] = {"served-model-name": served_name}
     if model.id.startswith(_REMOTE_CODE):
         args["trust-remote-code"] = None
+    for part, mode in _TOKENIZER_MODES:
+        if part.lower() in model.id.lower():
+            args["tokenizer-mode"] = mode
     if not follower:
         args["port"] = layout.engine_port
         args["disable-access-log-for-endpoints"] = "/health,/readyz,/metrics"
@@ -73,7 +78,7 @@ def engine_command(
         }
     if disaggregated:
         args["kv-transfer-config"] = kv_transfer(role.role, hardware)
-        if model.is_hybrid or model.has_sliding:
+        if keeps_several_caches(model):
             # Both roles must agree; a KV connector would otherwise switch the hybrid manager off.
             args["no-disable-hybrid-kv-cache-manager"] = None
         if role.role is Role.DECODE and role.speculation is None:
@@ -149,6 +154,12 @@ def _deep_gemm(role: RolePlan, *, model: ModelSpec, hardware: RoleHardware) -> b
         and hardware.gpu.compute_capability == "9.0"
         and role.all2all.value.startswith("deepep_")
     )
+
+
+def keeps_several_caches(model: ModelSpec) -> bool:
+    """Whether layers keep caches of different kinds: recurrent, windowed or compressed beside full attention."""
+    compressed = any(isinstance(g.attention, CompressedAttention) for g in model.layers)
+    return model.is_hybrid or model.has_sliding or compressed
 
 
 def kv_argument(kv: KvDtype, model: ModelSpec) -> str:

@@ -114,6 +114,24 @@ def http_route(
     )
 
 
+def destination_rule(name: str, options: ExportOptions) -> Manifest | None:
+    """Istio reaches the router over TLS with its self-signed certificate; None for other Gateways."""
+    if options.gateway is None or not options.istio:
+        return None
+    host = f"{name}-epp.{options.namespace}.svc" if options.namespace else f"{name}-epp"
+    return Manifest(
+        api_version="networking.istio.io/v1",
+        kind="DestinationRule",
+        metadata=ObjectMeta(name=f"{name}-epp", namespace=options.namespace, labels={GUIDE_LABEL: name}),
+        body={
+            "spec": {
+                "host": host,
+                "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
+            }
+        },
+    )
+
+
 def objectives(name: str, options: ExportOptions, dialect: Dialect) -> tuple[Manifest, ...]:
     """InferenceObjectives: request priorities of the pool."""
     return tuple(

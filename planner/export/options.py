@@ -81,6 +81,7 @@ class ExportOptions:
     disaggregated_set: bool = True  # False: two LeaderWorkerSets, for clusters with LWS before 0.9
     gateway: str | None = None  # name of an existing Gateway; None writes no HTTPRoute
     gateway_namespace: str | None = None
+    istio: bool = False  # the Gateway is Istio: it needs a DestinationRule to reach the router over TLS
     monitoring: bool = False  # PodMonitors need the Prometheus operator
     objectives: Mapping[str, int] = field(default_factory=dict)  # InferenceObjective name -> priority
     spare_groups: bool = False

@@ -127,13 +127,20 @@ def pod_spec(context: RoleContext, *, script: str, follower: bool) -> PodSpec:
         host_pid=True if mnnvl else None,
         node_selector=node_selector(c.hardware),
         affinity=affinity_for(c.layout, c.hardware, c.overlay, name=c.name),
-        tolerations=(Toleration(key=c.hardware.node.gpu_resource),),
+        tolerations=_tolerations(c.hardware),
         resource_claims=claims,
         init_containers=(_sidecar(c),) if c.layout.sidecar and not follower else (),
         containers=(engine,),
         volumes=volumes,
         termination_grace_period_seconds=60,
     )
+
+
+def _tolerations(hardware: RoleHardware) -> tuple[Toleration, ...]:
+    """GPU nodes are tainted with their resource; arm64 nodes of mixed clusters with their architecture."""
+    gpu = Toleration(key=hardware.node.gpu_resource)
+    arm = "arm64" in (hardware.node.host_arch, hardware.gpu.host_arch)
+    return (gpu, Toleration(key="kubernetes.io/arch", operator="Equal", value="arm64")) if arm else (gpu,)
 
 
 def _engine_ports(layout: RoleLayout) -> tuple[ContainerPort, ...]:

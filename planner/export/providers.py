@@ -43,6 +43,7 @@ class ProviderOverlay:
     efa: bool = False
     http_route_timeout: bool = True
     monitoring_api: str = "monitoring.coreos.com/v1"
+    needs: tuple[str, ...] = ()  # what the cluster must have; written as comments
 
 
 _GKE_ENV = {
@@ -58,7 +59,12 @@ _GKE_CACHE = (
 )
 
 PROVIDERS: tuple[ProviderOverlay, ...] = (
-    ProviderOverlay(id="bare-metal-ib", title="bare metal with InfiniBand", rdma_resource="rdma/ib"),
+    ProviderOverlay(
+        id="bare-metal-ib",
+        title="bare metal with InfiniBand",
+        rdma_resource="rdma/ib",
+        needs=("a shared RDMA device plugin that offers rdma/ib, and unlimited locked memory",),
+    ),
     ProviderOverlay(
         id="coreweave",
         title="CoreWeave",
@@ -74,6 +80,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         env=_GKE_ENV,
         host_cache=_GKE_CACHE,
         privileged=True,
+        needs=("managed DRANET on the node pool (device classes gpu.nvidia.com and mrdma.google.com)",),
         prefer_topology=_GKE_TOPOLOGY,
         roce=True,
         http_route_timeout=False,
@@ -86,6 +93,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         env=_GKE_ENV,
         host_cache=_GKE_CACHE,
         privileged=True,
+        needs=("managed DRANET on the node pool (device classes gpu.nvidia.com and mrdma.google.com)",),
         prefer_topology=_GKE_TOPOLOGY,
         roce=True,
         http_route_timeout=False,
@@ -102,6 +110,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         },
         host_cache=_GKE_CACHE,
         extra_capabilities=("NET_ADMIN",),
+        needs=("managed DRANET on the node pool (device class mrdma.google.com)",),
         prefer_topology=_GKE_TOPOLOGY,
         roce=True,
         http_route_timeout=False,
@@ -119,6 +128,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         title="AWS p5en (H200, EFA v3)",
         rdma_resource="vpc.amazonaws.com/efa",
         rdma_per_gpu=2,
+        needs=("the EFA device plugin",),
         require_topology="topology.kubernetes.io/zone",
         efa=True,
     ),
@@ -128,6 +138,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         rdma_resource="vpc.amazonaws.com/efa",
         require_topology="topology.kubernetes.io/zone",
         rdma_per_gpu=1,
+        needs=("the EFA device plugin",),
         prefer_topology=(("topology.k8s.aws/network-node-layer-3", 1),),
         efa=True,
     ),
@@ -138,11 +149,17 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         host_cache=("/mnt/numa0/hf-cache", "/mnt/numa0/jit-cache"),
         roce=True,
     ),
-    ProviderOverlay(id="azure", title="Azure ND series (InfiniBand)", rdma_resource="rdma/ib"),
+    ProviderOverlay(
+        id="azure",
+        title="Azure ND series (InfiniBand)",
+        rdma_resource="rdma/ib",
+        needs=("locked memory above the 64 KiB default of AKS (an NRI ulimit plugin), or NIXL fails",),
+    ),
     ProviderOverlay(
         id="openshift",
         title="OpenShift with the NVIDIA network operator (RoCE)",
         rdma_resource="rdma/roce_gdr",
+        needs=("oc adm policy add-scc-to-user privileged -z NAME: engines run as root with IPC_LOCK",),
         roce=True,
     ),
     ProviderOverlay(

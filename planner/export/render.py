@@ -61,6 +61,12 @@ class Prepared:
                 f"output {plan.workload.osl} tokens; {plan.concurrency} requests in flight"
             ),
         ]
+        lines += [f"needs: {n.replace('NAME', self.name)}" for n in self.overlay.needs]
+        if self.options.gateway is None and self.options.router is RouterForm.RAW:
+            lines.append(
+                "no Gateway named: requests reach the pool once a route points at it (--set gateway=NAME), "
+                "or use --target helm-values for the standalone router"
+            )
         if self.options.prediction:
             lines.append(f"prediction: {self.options.prediction}")
         wanted, have = parse_version(plan.engine_version), self.dialect.vllm
@@ -175,8 +181,8 @@ def _routing(p: Prepared) -> list[Manifest]:
     route = network.http_route(
         p.name, options=p.options, overlay=p.overlay, timeout_s=route_timeout_s(p.plan)
     )
-    if route is not None:
-        out.append(route)
+    rule = network.destination_rule(p.name, p.options)
+    out += [m for m in (route, rule) if m is not None]
     return out
 
 
@@ -313,7 +319,7 @@ def _check_dialect(p: Prepared) -> None:
             issues.append(
                 Issue(
                     code="export.fabric_unsupported",
-                    what=f"{r.plan.role.value}: several pods on '{r.hardware.fabric.id}'",
+                    what=f"{r.plan.role.value}: traffic between pods on '{r.hardware.fabric.id}'",
                     why="TCPX offers no RDMA: neither NIXL nor expert parallel across pods has a tested set-up on it",
                     fix="use aggregated groups within one node, or nodes with RDMA",
                 )

@@ -68,6 +68,7 @@ SETTINGS: dict[str, Setting] = {
     "image.router": Setting("endpoint picker image", lambda o, v: _images(o, router=v)),
     "router": Setting("raw, helm or none", lambda o, v: replace(o, router=RouterForm(v))),
     "gateway": Setting("Gateway of the HTTPRoute, NAME or NAMESPACE/NAME", _gateway),
+    "istio": Setting("the Gateway is Istio", lambda o, v: replace(o, istio=_flag(v))),
     "monitoring": Setting("write PodMonitors", lambda o, v: replace(o, monitoring=_flag(v))),
     "spare-groups": Setting(
         "GPUs of one more group are free: rollouts may surge", lambda o, v: replace(o, spare_groups=_flag(v))

@@ -174,6 +174,14 @@ def test_objectives_monitors_and_route() -> None:
     assert int(route["rules"][0]["timeouts"]["request"].removesuffix("s")) >= 300
 
 
+def test_istio_reaches_the_router_over_tls() -> None:
+    made = example_a().render(gateway="gw", istio=True, namespace="llm")
+    rule = plain(made, "DestinationRule")["spec"]
+    assert rule["host"] == "r1-epp.llm.svc"
+    assert rule["trafficPolicy"]["tls"] == {"mode": "SIMPLE", "insecureSkipVerify": True}
+    assert "DestinationRule" not in {m.kind for m in example_a().render(istio=True)}
+
+
 def test_route_timeout_is_left_out_on_gke() -> None:
     made = PlanBuilder(QWEN, "gke-a3-ultragpu-8g", "q").aggregated(1, dp=8).render(gateway="gw")
     assert "timeouts" not in plain(made, "HTTPRoute")["spec"]["rules"][0]
@@ -258,6 +266,14 @@ def test_stream_says_where_it_came_from() -> None:
     head = made.stream.split("---", 1)[0]
     for part in ("r1", R1, "wideplan 9.9", "TTFT 1.2 s", "32 of 32 GPUs"):
         assert part in head
+
+
+def test_comments_say_what_the_cluster_needs() -> None:
+    made = export(PlanBuilder(node="openshift-h200").aggregated(1, dp=8), name="r1x")
+    assert made.stream is not None
+    assert "# needs: oc adm policy add-scc-to-user privileged -z r1x" in made.stream
+    assert "# no Gateway named" in made.stream
+    assert "# no Gateway named" not in (export(example_b(), gateway="g").stream or "")
 
 
 def test_folder_holds_one_file_per_object(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def values(prepared: Prepared) -> dict[str, Plain]:
             route["inferenceGatewayNamespace"] = options.gateway_namespace
         if p.overlay.http_route_timeout:
             route["requestTimeout"] = f"{route_timeout_s(p.plan)}s"
-        out["provider"] = {"name": "gke" if p.overlay.id.startswith("gke-") else "none"}
+        out["provider"] = {"name": _gateway_provider(p)}
         out["httpRoute"] = route
     else:
         router["inferencePool"] = {"create": False}
@@ -67,6 +67,12 @@ def values(prepared: Prepared) -> dict[str, Plain]:
     if options.monitoring:
         router["monitoring"] = {"prometheus": {"enabled": True}}
     return out
+
+
+def _gateway_provider(prepared: Prepared) -> str:
+    if prepared.options.istio:
+        return "istio"
+    return "gke" if prepared.overlay.id.startswith("gke-") else "none"
 
 
 def _image(reference: str) -> dict[str, Plain]:
