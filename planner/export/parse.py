@@ -79,6 +79,7 @@ PLANNED = frozenset(
         "max-num-batched-tokens",
         "enable-cumem-allocator",
         "no-disable-hybrid-kv-cache-manager",
+        "tokenizer-mode",
         "disable-access-log-for-endpoints",
         "compilation-config",
     ]

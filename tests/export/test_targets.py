@@ -140,6 +140,17 @@ def test_model_from_an_oci_artifact() -> None:
     assert volume["image"] == {"reference": "registry.example/models/r1:v1", "pullPolicy": "IfNotPresent"}
 
 
+def test_models_with_several_kinds_of_cache_keep_the_hybrid_manager() -> None:
+    wanted = {"deepseek-ai/DeepSeek-V4-Flash": True, "openai/gpt-oss-120b": True, R1: False}
+    for name, expected in wanted.items():
+        made = PlanBuilder(name, "generic-h200-sxm", "x").prefill(1, dp=8).decode(1, dp=8).render()
+        for spec in roles_of(made).values():
+            got = find_command([script_of(pod_of(spec))], {})
+            assert got is not None
+            assert got.has("no-disable-hybrid-kv-cache-manager") is expected
+            assert got.text("tokenizer-mode") == ("deepseek_v4" if "V4" in name else None)
+
+
 def test_secret_is_referenced_and_never_written() -> None:
     made = example_a().render()
     assert "Secret" not in {m.kind for m in made}
