@@ -23,32 +23,59 @@ from planner.measurements.values import ENGINE_NAMES, engine
 
 _ROLE_ORDER: Final = (Role.PREFILL, Role.DECODE, Role.AGGREGATED)
 
-# field of Supplied -> (flag, example); the order is that of the messages
-_FLAGS: Final[Mapping[str, tuple[str, str]]] = {
-    "model": ("--model", "--model deepseek-ai/DeepSeek-R1-0528"),
-    "gpu": ("--gpu", "--gpu H200"),
-    "engine": ("--engine", "--engine vllm"),
-    "engine_version": ("--engine-version", "--engine-version 0.33.0"),
-    "roles": (
-        "--aggregated, or --prefill and --decode",
-        '--aggregated "1x(tp1,dp8,ep8)", or --prefill "2x(tp1,dp8,ep8)" --decode "1x(tp1,dp16,ep16)"',
+# field of Supplied -> what to say when neither the file nor the user states it; the order is that of the messages
+_MISSING: Final[Mapping[str, Issue]] = {
+    "model": Issue(
+        code="measurement.missing_model",
+        what="the model is not in the file",
+        why="a measurement can only be compared with predictions for the same model",
+        fix="add --model, e.g. --model deepseek-ai/DeepSeek-R1-0528",
     ),
-    "isl": ("--isl", "--isl 8192"),
-    "osl": ("--osl", "--osl 1024"),
-    "load": ("--concurrency or --request-rate", "--concurrency 256"),
-}
-_WHY: Final[Mapping[str, str]] = {
-    "model": "a measurement can only be compared with predictions for the same model",
-    "gpu": "rates and times depend on the GPU",
-    "engine": "the file does not say what answered the requests",
-    "engine_version": "engine age dominates small effects; results are never pooled across versions",
-    "roles": "rates are stored per GPU and need the widths and the number of engine groups",
-    "isl": "the prompt length decides prefill time and KV size",
-    "osl": "the output length decides how long a request decodes",
-    "load": "the load decides the batch",
+    "gpu": Issue(
+        code="measurement.missing_gpu",
+        what="the GPU type is not in the file",
+        why="rates and times depend on the GPU",
+        fix="add --gpu, e.g. --gpu H200",
+    ),
+    "engine": Issue(
+        code="measurement.missing_engine",
+        what="the engine is not in the file",
+        why="the file does not say what answered the requests",
+        fix="add --engine, e.g. --engine vllm",
+    ),
+    "engine_version": Issue(
+        code="measurement.missing_engine_version",
+        what="the engine version is not in the file",
+        why="engine age dominates small effects; results are never pooled across versions",
+        fix="add --engine-version, e.g. --engine-version 0.33.0",
+    ),
+    "roles": Issue(
+        code="measurement.missing_roles",
+        what="the widths are not in the file",
+        why="rates are stored per GPU and need the widths and the number of engine groups",
+        fix='add --aggregated "1x(tp1,dp8,ep8)", or --prefill "2x(tp1,dp8,ep8)" --decode "1x(tp1,dp16,ep16)"',
+    ),
+    "isl": Issue(
+        code="measurement.missing_isl",
+        what="the prompt length is not in the file",
+        why="it decides prefill time and KV size",
+        fix="add --isl, e.g. --isl 8192",
+    ),
+    "osl": Issue(
+        code="measurement.missing_osl",
+        what="the output length is not in the file",
+        why="it decides how long a request decodes",
+        fix="add --osl, e.g. --osl 1024",
+    ),
+    "load": Issue(
+        code="measurement.missing_load",
+        what="the load is not in the file",
+        why="it decides the batch",
+        fix="add --concurrency or --request-rate, e.g. --concurrency 256",
+    ),
 }
 # settings where a file and a flag may disagree
-_OVERRIDABLE: Final = (*_FLAGS, "dbo", "eplb", "mtp", "draft_tokens", "quantization")
+_OVERRIDABLE: Final = (*_MISSING, "dbo", "eplb", "mtp", "draft_tokens", "quantization")
 
 
 class Names(Protocol):
@@ -91,8 +118,8 @@ def complete(draft: Draft, supplied: Supplied, *, names: Names, origin: Measurem
     """
     merged, used, conflicts = _merge(draft, supplied, names)
     found = () if "roles" in used and supplied.override else draft.issues
-    missing = [n for n in _FLAGS if _absent(getattr(merged, n)) and not (n == "roles" and found)]
-    issues = [*found, *conflicts, *map(_missing, missing)]
+    missing = [n for n in _MISSING if _absent(getattr(merged, n)) and not (n == "roles" and found)]
+    issues = [*found, *conflicts, *(_MISSING[n] for n in missing)]
     engine_name = engine(merged.engine)
     if merged.engine is not None and engine_name is None:
         issues.append(_unknown_engine(merged.engine))
@@ -240,17 +267,6 @@ def _shown(value: object) -> str:
         )
         return ", ".join(p for p in parts if p) or "unbounded"
     return str(value)
-
-
-def _missing(name: str) -> Issue:
-    flag, example = _FLAGS[name]
-    label = "widths" if name == "roles" else name.replace("_", " ")
-    return Issue(
-        code=f"measurement.missing_{name}",
-        what=f"the {label} is not in the file" if name != "roles" else "the widths are not in the file",
-        why=_WHY[name],
-        fix=f"add {flag}, e.g. {example}",
-    )
 
 
 def _conflict(name: str, found: str, stated: str) -> Issue:
