@@ -112,20 +112,20 @@ def print_ranks(ranks: Sequence[RankRow], *, total: int) -> None:
     title = f"{len(ranks)} of {total} ranks; --output wide shows all" if len(ranks) < total else "ranks"
     print_table(
         [
-            "pod:port",
+            "group.pod:port",
             "rank",
             "running",
             "queued",
             "KV",
-            "prefix hit",
+            "hit",
             "out tok/s",
             "TTFT p99",
-            "ITL mean",
+            "ITL",
             "age",
         ],
         [
             [
-                f"{r.pod}:{r.port}",
+                r.label,
                 r.engine or UNKNOWN,
                 number(r.running),
                 number(r.waiting) + (" !" if r.hot else ""),
