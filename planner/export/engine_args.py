@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from planner.domain.errors import Issue
 from planner.export.dialects import Version
+from planner.export.shell import ShellSyntaxError, split_command, variables
 
 
 class FlagKind(StrEnum):
@@ -205,7 +206,6 @@ def _scalar(text: str) -> object:
 
 
 _VLLM_SERVE = re.compile(r"(?:^|[;&|\s])(?:exec\s+)?(?:[\w./-]*/)?vllm\s+serve(?=\s|$)")
-_ASSIGN = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
 
 
 def find_command(script: Sequence[str], env: Mapping[str, str]) -> ParsedCommand | None:
@@ -216,86 +216,30 @@ def find_command(script: Sequence[str], env: Mapping[str, str]) -> ParsedCommand
     """
     scripts = [s for s in script if _VLLM_SERVE.search(s)]
     if scripts:
-        text = scripts[0].replace("\\\n", " ")
+        text = scripts[0]
         found = _VLLM_SERVE.search(text)
         if found is None:
             return None
-        known = {**env, **_assignments(text[: found.start()], env)}
         try:
-            split = shlex.split(_expand(_first_command(text[found.end() :]), known), comments=True)
-        except ValueError as error:
+            known = variables(text[: found.start()], env)
+            split = split_command(text[found.end() :], known)
+        except ShellSyntaxError as error:
             return ParsedCommand(model="", args={}, unknown=(), problem=str(error))
         return _parse_words(split)
     words = list(script)
     for i, word in enumerate(words):
         if word == "serve" and i and words[i - 1].endswith("vllm"):
-            return _parse_words([_expand(w, env) for w in words[i + 1 :]])
+            return _parse_words([_kubernetes(w, env) for w in words[i + 1 :]])
         if word == "vllm.entrypoints.openai.api_server":
-            return _parse_words([_expand(w, env) for w in words[i + 1 :]])
+            return _parse_words([_kubernetes(w, env) for w in words[i + 1 :]])
     if words and words[0].startswith("--") and any(w.split("=")[0] == "--model" for w in words):
-        return _parse_words([_expand(w, env) for w in words])
+        return _parse_words([_kubernetes(w, env) for w in words])
     return None
 
 
-def _assignments(text: str, env: Mapping[str, str]) -> dict[str, str]:
-    known = dict(env)
-    for line in text.splitlines():
-        match = _ASSIGN.match(line)
-        if match:
-            value = _expand(match[2].strip(), known)
-            known[match[1]] = value.strip("'\"")
-    return known
-
-
-_ARITHMETIC = re.compile(r"\$\(\(\s*([^()]*?)\s*\)\)")
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$\((\w+)\)|\$(\w+)")
-
-
-def _expand(text: str, env: Mapping[str, str]) -> str:
-    """Fill in ``$X``, ``${X:-d}``, ``$(X)`` (Kubernetes) and products or sums in ``$(( ))``; unknown names stay."""
-
-    def variable(match: re.Match[str]) -> str:
-        name = match[1] or match[3] or match[4]
-        return env.get(name, match[2] if match[2] is not None else match[0])
-
-    def arithmetic(match: re.Match[str]) -> str:
-        body = _VARIABLE.sub(variable, match[1])
-        body = re.sub(r"[A-Za-z_]\w*", lambda m: env.get(m[0], m[0]), body)
-        return str(_evaluate(body)) if re.fullmatch(r"[\d\s+*-]+", body) else f"$(({body}))"
-
-    return _VARIABLE.sub(variable, _ARITHMETIC.sub(arithmetic, text))
-
-
-def _evaluate(text: str) -> int:
-    total, sign = 0, 1
-    for part in re.findall(r"[+-]|[\d\s*]+", text):
-        if part in "+-":
-            sign = 1 if part == "+" else -1
-            continue
-        product = 1
-        for factor in part.split("*"):
-            product *= int(factor)
-        total += sign * product
-        sign = 1
-    return total
-
-
-def _first_command(text: str) -> str:
-    """`text` up to the end of the first shell command: an unquoted line break, ``;``, ``|`` or ``&``."""
-    quote = ""
-    skip = False
-    for i, c in enumerate(text):
-        if skip:
-            skip = False
-        elif c == "\\" and quote != "'":
-            skip = True
-        elif quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c in "\n;|&":
-            return text[:i]
-    return text
+def _kubernetes(word: str, env: Mapping[str, str]) -> str:
+    """`word` with ``$(NAME)`` filled in, the one form Kubernetes expands without a shell."""
+    return re.sub(r"\$\((\w+)\)", lambda m: env.get(m[1], m[0]), word)
 
 
 def _parse_words(words: Sequence[str]) -> ParsedCommand:
