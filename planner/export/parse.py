@@ -203,6 +203,9 @@ class _Reader:
 
     def _engines(self) -> list[tuple[EngineView, Role]]:
         found = [(e, _ROLES.get(e.role or "", Role.AGGREGATED)) for e in self.seen.engines]
+        if len(found) == 1 and not found[0][0].kv.get("kv_connector"):
+            # aggregated guides label their pods decode; without a KV connector there is no second role
+            found = [(found[0][0], Role.AGGREGATED)]
         roles = sorted(r.value for _, r in found)
         if roles not in (["aggregated"], ["decode", "prefill"]):
             self._issue(

@@ -171,6 +171,12 @@ def test_hand_written_manifests_keep_their_unknown_flags() -> None:
     assert any("max-num-batched-tokens" in n for n in got.notes)
 
 
+def test_a_lone_decode_role_without_connector_is_aggregated() -> None:
+    start, end = HAND_WRITTEN.index("--kv_transfer_config"), HAND_WRITTEN.index("--hf-overrides")
+    got = read(HAND_WRITTEN[:start] + HAND_WRITTEN[end:], ImportHints(workload=Workload(isl=1, osl=1)))
+    assert [r.role for r in got.plan.roles] == [Role.AGGREGATED]
+
+
 @pytest.mark.parametrize(
     ("text", "hints", "code"),
     [
