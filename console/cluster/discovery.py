@@ -53,6 +53,40 @@ async def discover(api: Api, kinds: Iterable[Kind] = Kind) -> Discovered:
     return Discovered(served, tuple(failed))
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """Plural and scope of every kind on offer."""
+
+    found: Mapping[tuple[str, str], tuple[str, bool]]  # (apiVersion, kind) -> plural, namespaced
+
+    def path(self, api_version: str, kind: str, namespace: str) -> str | None:
+        """Collection path of a kind, None when the server does not offer it."""
+        entry = self.found.get((api_version, kind))
+        if entry is None:
+            return None
+        plural, namespaced = entry
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
+
+
+async def resource_names(api: Api, api_versions: Iterable[str]) -> ResourceNames:
+    """Names of the kinds of some group versions. Raises ApiError."""
+    found: dict[tuple[str, str], tuple[str, bool]] = {}
+    for api_version in sorted(set(api_versions)):
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            answer = table(await api.get(root))
+        except ApiError as error:
+            if error.status == 404:
+                continue
+            raise
+        for resource in map(table, rows(answer.get("resources"))):
+            name = str(resource.get("name"))
+            if "/" not in name:
+                found[api_version, str(resource.get("kind"))] = (name, resource.get("namespaced") is True)
+    return ResourceNames(found)
+
+
 def _choose(info: KindInfo, found: set[tuple[str, str, str]]) -> Served | None:
     for version in info.versions:
         if (info.group, version, info.kind.value) in found:
