@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -41,6 +42,14 @@ def _postgres_bin() -> Path | None:
     return Path(on_path).parent if on_path else None
 
 
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
 def _as_server_user(folder: Path) -> list[str]:
     """PostgreSQL refuses to run as root; use the package's own user when the tests are root."""
     if os.geteuid() != 0:
@@ -55,6 +64,8 @@ def postgres_server() -> Iterator[str]:
     binaries = _postgres_bin()
     if binaries is None:
         pytest.skip("PostgreSQL binaries (initdb) are not installed")
+    if os.geteuid() == 0 and not _has_user("postgres"):
+        pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' to run it as")
     # not under tmp_path: the full name of a socket is limited to about 100 bytes
     folder = Path(tempfile.mkdtemp(prefix="wpg"))
     prefix = _as_server_user(folder)

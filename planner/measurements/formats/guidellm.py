@@ -31,7 +31,7 @@ _MODEL_PATHS = (
     "config.backend.model",
     "config.spec.backend.model",
     "config.backend.spec.model",
-    "args.model",
+    "config.spec.tokenizer.model",  # what the report itself falls back to
 )
 
 
