@@ -186,7 +186,7 @@ class _Reader:
             self.notes.append(f"max_model_len: {model.max_position}, the model's own")
         return DeploymentPlan(
             name=(intent.name if intent else None) or hints.name or self.seen.engines[0].name,
-            model=intent.model if intent and self.facts.model(intent.model) == model else model.id,
+            model=intent.model if intent and self.facts.model(intent.model) == model else self._served(model),
             strategy=Strategy.DISAGGREGATED if len(roles) > 1 else Strategy.AGGREGATED,
             roles=roles,
             router=RouterPolicy(),
@@ -239,6 +239,14 @@ class _Reader:
                 "import one deployment at a time",
             )
         return found[0]
+
+    def _served(self, model: ModelSpec) -> str:
+        """The repository that is served, when the catalogue knows it; else the model's own name."""
+        for e in self.seen.engines:
+            for name in (e.command.model, e.command.text("served-model-name") or ""):
+                if "/" in name and self.facts.model(name) == model:
+                    return name
+        return model.id
 
     def _role(self, e: EngineView, role: Role, model: ModelSpec | None) -> RolePlan:
         intent = self.intent.roles.get(role.value) if self.intent else None

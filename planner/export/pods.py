@@ -57,6 +57,7 @@ class RoleContext:
     overlay: ProviderOverlay
     foreign: bool  # the overlay was chosen against the node profile
     model: ModelSpec
+    model_name: str  # what is downloaded and served: the checkpoint the plan names
     options: ExportOptions
     disaggregated: bool
     name: str  # of the deployment

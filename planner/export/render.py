@@ -131,6 +131,7 @@ def prepare(
             overlay=overlays[r.role],
             foreign=options.provider is not None and options.provider != overlay_for(hardware[r.role]).id,
             model=model,
+            model_name=checkpoint_name(plan, model),
             options=options,
             disaggregated=disaggregated,
             name=name,
@@ -184,6 +185,11 @@ def _routing(p: Prepared) -> list[Manifest]:
     rule = network.destination_rule(p.name, p.options)
     out += [m for m in (route, rule) if m is not None]
     return out
+
+
+def checkpoint_name(plan: DeploymentPlan, model: ModelSpec) -> str:
+    """The repository the plan names (a revision or copy of `model`), or the model's own when the plan uses a short name."""
+    return plan.model if "/" in plan.model else model.id
 
 
 def route_timeout_s(plan: DeploymentPlan) -> int:
@@ -307,8 +313,8 @@ def _check_dialect(p: Prepared) -> None:
             r.plan,
             r.layout,
             model=p.model,
-            model_argument=p.model.id,
-            served_name=p.model.id,
+            model_argument=r.model_name,
+            served_name=r.model_name,
             max_model_len=p.plan.max_model_len,
             hardware=r.hardware,
             disaggregated=r.disaggregated,

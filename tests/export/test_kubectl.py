@@ -72,22 +72,27 @@ def deployment_of(template: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_pod_templates_and_deployments_decode_without_loss(name: str) -> None:
+def pods_of(name: str) -> list[dict[str, Any]]:
+    """Every pod template of a plan inside a Deployment, and its own Deployments whole."""
     documents = load_stream(stream_of(PLANS[name].render(namespace="llm"), ()), source="m")
     templates = [
         t for e in bundle(documents).engines for t in (e.template, e.leader_template) if t is not None
     ]
-    given = [deployment_of(t) for t in templates]
+    out = [deployment_of(t) for t in templates]
     for d in documents:
         if d.value["kind"] == "Deployment":
             whole = json.loads(json.dumps(d.value))
             whole["spec"]["template"]["spec"]["serviceAccountName"] = ACCOUNT
-            given.append(whole)
-    got = through_kubectl(given)
-    assert len(got) == len(given) >= 2
-    for a, b in zip(given, got, strict=True):
-        assert_kept(a, b)
+            out.append(whole)
+    return out
+
+
+def test_pod_templates_and_deployments_decode_without_loss() -> None:
+    given = [(name, d) for name in PLANS for d in pods_of(name)]
+    got = through_kubectl([d for _, d in given])
+    assert len(got) == len(given) >= 2 * len(PLANS)
+    for (name, a), b in zip(given, got, strict=True):
+        assert_kept(a, b, name)
 
 
 def test_a_misspelt_field_would_be_seen() -> None:

@@ -108,7 +108,7 @@ def write(prepared: Prepared) -> Export:
             )
     serving = p.roles[-1]
     body: dict[str, object] = {
-        "model": {"uri": model_uri(options.model_source, p.model.id), "name": p.model.id},
+        "model": {"uri": model_uri(options.model_source, serving.model_name), "name": serving.model_name},
         **_workload(prepared, serving),
         "router": {
             "route": {},
@@ -178,8 +178,8 @@ def _pod(prepared: Prepared, role: RoleContext, *, several: bool) -> PodSpec:
         role.plan,
         role.layout,
         model=role.model,
-        model_argument=role.model.id,
-        served_name=role.model.id,
+        model_argument=role.model_name,
+        served_name=role.model_name,
         max_model_len=prepared.plan.max_model_len,
         hardware=role.hardware,
         disaggregated=role.disaggregated,
