@@ -18,6 +18,32 @@ class StudyLevel(StrEnum):
     MEASURED = "measured"
 
 
+class SamplerName(StrEnum):
+    """Ways to choose the next point of a study."""
+
+    CANDIDATES = (
+        "candidates"  # expected hypervolume over the enumerated legal set, under the re-calibrated model
+    )
+    TPE = "tpe"
+    NSGA2 = "nsga2"
+    NSGA3 = "nsga3"
+    GP = "gp"
+    RANDOM = "random"
+
+
+class Objective(StrEnum):
+    """What a study optimises; the cost falls as throughput rises, so it never changes which points are best."""
+
+    RATE = "output_tok_s_per_gpu"
+    USER = "tok_s_user"
+    COST = "usd_per_m_output_tokens"
+
+    @property
+    def maximise(self) -> bool:
+        """Direction."""
+        return self is not Objective.COST
+
+
 class StudyState(StrEnum):
     """Where a study stands; an interrupted one can be resumed."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlalchemy.engine import URL
 
+from planner.domain.dtypes import KvDtype
 from planner.domain.engine import EngineProfile
 from planner.domain.problem import PlanningProblem
 from planner.search.ask import Request, build_problem
@@ -20,7 +21,8 @@ from planner.search.studies.space import SearchSpace
 from planner.storage.store import Store, open_store
 
 QUESTION = Request(
-    model="openai/gpt-oss-120b", gpu="h200-sxm", gpus=8, isl=4096, osl=512, ttft_ms=1500.0, tpot_ms=40.0, name="small"
+    model="openai/gpt-oss-120b", gpu="h200-sxm", gpus=4, isl=4096, osl=512, ttft_ms=1500.0, tpot_ms=40.0, kv_dtype=KvDtype.FP8, dbo=False,
+    eplb=False, name="small",
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ The numbers do not depend on where they are computed: a specification carries pl
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -82,12 +81,6 @@ class ProcessExecutor:
 
 
 _worker_evaluator: Evaluator | None = None
-
-
-def one_thread() -> None:
-    """Keep numerical libraries to one thread per process; must run before they are loaded."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
 
 def _start_worker(problem: PlanningProblem, engine: EngineProfile, level: StudyLevel, shared: bool) -> None:

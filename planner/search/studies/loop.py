@@ -9,23 +9,31 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
-from planner.domain.study import Scalar, StudyLevel, TrialOutcome, TrialState
+from planner.domain.errors import ExitCode, Issue, PlannerError
+from planner.domain.study import Objective, Scalar, StudyLevel, TrialOutcome, TrialState
 from planner.search.studies.evaluate import Fidelity, Observation
 from planner.search.studies.executors import Executor
 from planner.search.studies.hypervolume import hypervolume
 from planner.search.studies.mirror import OptunaMirror
 from planner.search.studies.progress import Progress, Report
-from planner.search.studies.sampler import LOG_SE, OBSERVED, Objective, objective_values
+from planner.search.studies.sampler import LOG_SE, OBSERVED, objective_values
 from planner.search.studies.sources import Source
 from planner.search.studies.space import SearchSpace
 from planner.search.studies.specs import EvalResult, EvalSpec
 from planner.storage.store import Store
 
 Monotonic = Callable[[], float]
+
+
+class StudyStoppedError(PlannerError):
+    """A study ended before its budget; what was finished is kept."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.STOPPED_EARLY
 
 
 class Stop(StrEnum):
@@ -173,7 +181,10 @@ class StudyLoop:
 
     def _finish_oldest(self) -> None:
         run = self._running[0]
-        result = run.future.result()
+        try:
+            result = run.future.result()
+        except BrokenExecutor as error:
+            raise StudyStoppedError(_worker_died(self._a.study)) from error
         self._running.popleft()
         self._record(run, result.observation)
 
@@ -230,6 +241,15 @@ class StudyLoop:
         except KeyboardInterrupt:
             for run in self._running:
                 run.future.cancel()
+
+
+def _worker_died(study: str) -> Issue:
+    return Issue(
+        code="study.worker_died",
+        what=f"a process that evaluated trials of '{study}' ended abruptly",
+        why="the system stopped it, most likely for want of memory; every finished trial is kept",
+        fix=f"planner studies resume {study} --workers 1",
+    )
 
 
 def _user_floor(space: SearchSpace) -> float:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import optuna
 
 from planner.domain.errors import InputError, Issue
-from planner.domain.study import TrialOutcome, TrialState
+from planner.domain.study import Objective, TrialOutcome, TrialState
 from planner.search.studies.evaluate import Observation
-from planner.search.studies.sampler import Objective
 from planner.search.studies.sources import frozen, quiet_optuna
 from planner.search.studies.space import SearchSpace
 from planner.storage.errors import DRIVER_ERRORS

@@ -127,10 +127,14 @@ class FactorModel:
         )
 
     def _stack(self, roles: Sequence[RolePlan], log_factors: Mapping[str, float]) -> RoleStack:
+        scaled: dict[RolePlan, StepTables] = {}
         tables, kv = [], []
         for role in roles:
-            built, tokens = self._role(replace(role, groups=1))
-            tables.append(scale_tables(built, log_factors))
+            one = replace(role, groups=1)
+            built, tokens = self._role(one)
+            if one not in scaled:
+                scaled[one] = scale_tables(built, log_factors) if log_factors else built
+            tables.append(scaled[one])
             kv.append(tokens)
         return RoleStack(roles, tables, kv)
 

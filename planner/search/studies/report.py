@@ -62,6 +62,7 @@ class StudyReport:
     seed: int
     state: StudyState
     problem: str
+    problem_hash: str
     trials: Mapping[str, int]
     long_trials: int
     excluded: Mapping[str, int]
@@ -104,6 +105,7 @@ def report_of(
         seed=study.seed,
         state=study.state,
         problem=space.problem.name,
+        problem_hash=study.problem_hash,
         trials={s.value: n for s, n in sorted(Counter(t.state for t in trials).items())},
         long_trials=len(long),
         excluded=_excluded(trials),

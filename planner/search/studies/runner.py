@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,8 @@ from planner.domain.engine import EngineProfile
 from planner.domain.errors import InputError, Issue, NotFeasibleError
 from planner.domain.problem import PlanningProblem
 from planner.domain.study import (
+    Objective,
+    SamplerName,
     Scalar,
     Study,
     StudyLevel,
@@ -32,7 +35,6 @@ from planner.search.studies.mirror import OptunaMirror
 from planner.search.studies.progress import Report
 from planner.search.studies.report import StudyReport, report_of
 from planner.search.studies.routers import DEFAULT_ONLY, router_variants
-from planner.search.studies.sampler import Objective, SamplerName
 from planner.search.studies.sources import ListSource, OptunaSource, front_points
 from planner.search.studies.space import SearchSpace
 from planner.storage.store import Store
@@ -55,19 +57,21 @@ class Settings:
     ladder: bool = True
     routers: bool = True
     optuna_storage: str | None = None
+    profiles: str | None = None  # folder laid over the catalogue, for the engine profile on resume
 
     def stored(self) -> dict[str, Scalar]:
         """As text and numbers."""
         return {
             "trials": self.trials, "seconds": self.seconds, "workers": self.workers, "ladder": self.ladder,
-            "routers": self.routers, "optuna_storage": self.optuna_storage,
+            "routers": self.routers, "optuna_storage": self.optuna_storage, "profiles": self.profiles,
         }  # fmt: skip
 
     @staticmethod
     def of(study: Study) -> Settings:
         """The settings of a stored study."""
         s: Mapping[str, Scalar] = study.settings
-        trials, seconds, url = s.get("trials"), s.get("seconds"), s.get("optuna_storage")
+        trials, seconds = s.get("trials"), s.get("seconds")
+        url, profiles = s.get("optuna_storage"), s.get("profiles")
         return Settings(
             sampler=SamplerName(study.sampler),
             level=study.level,
@@ -79,6 +83,7 @@ class Settings:
             ladder=s.get("ladder") is not False,
             routers=s.get("routers") is not False,
             optuna_storage=None if url is None else str(url),
+            profiles=None if profiles is None else str(profiles),
         )
 
 
@@ -142,12 +147,13 @@ class StudyRun:
         engine: EngineProfile,
         report: Report,
         evaluator: Evaluator | None = None,
+        space: SearchSpace | None = None,
     ) -> None:
         if settings.level is StudyLevel.MEASURED:
             raise InputError(_not_here())
         self.store, self.study, self.settings = store, study, settings
         self.problem, self.engine = problem, engine
-        self.space = build_space(problem, engine, settings)
+        self.space = space or build_space(problem, engine, settings)
         self._evaluator = evaluator or make_evaluator(settings.level, problem, engine)
         self._inline = evaluator is not None
         self._report = report
@@ -264,13 +270,75 @@ class StudyRun:
         return done
 
 
-def resume(store: Store, name: str, *, report: Report, **changes: object) -> Ended:
-    """Continue a stored study to its budget; `changes` replace fields of its settings (more trials, workers, …)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What may differ when a study is continued; None keeps what was."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    workers: int | None = None
+    optuna_storage: str | None = None
+
+
+def resume(store: Store, name: str, *, report: Report, changes: Changes | None = None) -> Ended:
+    """Continue a stored study to its budget (of trials in all; the time limit counts anew)."""
     study = store.studies.get(name)
-    settings = replace(Settings.of(study), **changes)  # type: ignore[arg-type]
-    problem = store.problems.get(study.problem_hash)
-    engine = load_engine(problem.engine, problem.engine_version)
+    _require_own(study)
+    wanted = changes or Changes()
+    before = Settings.of(study)
+    settings = replace(
+        before,
+        trials=wanted.trials or before.trials,
+        seconds=wanted.seconds or before.seconds,
+        workers=wanted.workers or before.workers,
+        optuna_storage=wanted.optuna_storage or before.optuna_storage,
+    )
+    problem, engine = question_of(store, study)
     return StudyRun(store, study, settings, problem=problem, engine=engine, report=report).run()
+
+
+def question_of(store: Store, study: Study) -> tuple[PlanningProblem, EngineProfile]:
+    """The problem of a stored study and its engine profile."""
+    problem = store.problems.get(study.problem_hash)
+    profiles = study.settings.get("profiles")
+    overlay = None if profiles is None else Path(str(profiles))
+    return problem, load_engine(problem.engine, problem.engine_version, overlay=overlay)
+
+
+def space_of(store: Store, study: Study) -> SearchSpace:
+    """The space of a stored study."""
+    problem, engine = question_of(store, study)
+    return build_space(problem, engine, Settings.of(study) if study.parent is None else _parent(store, study))
+
+
+def _parent(store: Store, study: Study) -> Settings:
+    return Settings.of(store.studies.get(study.parent or study.name))
+
+
+def _require_own(study: Study) -> None:
+    if study.parent is not None:
+        raise InputError(
+            Issue(
+                code="study.child",
+                what=f"study '{study.name}'",
+                why=f"it holds the long runs of '{study.parent}' and is continued with it",
+                fix=f"planner studies resume {study.parent}",
+            )
+        )
+
+
+def copy_to_optuna(store: Store, study: Study, url: str) -> int:
+    """Copy the finished trials of a stored study into an Optuna database; returns how many were new there."""
+    space = space_of(store, study)
+    objectives = tuple(Objective(o.name) for o in study.objectives)
+    mirror = OptunaMirror(url, name=study.name, objectives=objectives, space=space)
+    copied = 0
+    for trial in store.studies.trials(study.name, state=TrialState.COMPLETE):
+        index = space.index_of(trial.parameters)
+        if index is not None:
+            seen = observation_of_outcome(trial.outcome)
+            copied += mirror.add(index, seen, trial.outcome, spec_hash=trial.spec_hash)
+    return copied
 
 
 def analytic_pick(space: SearchSpace) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -14,24 +14,13 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from planner.domain.errors import InputError, Issue, MissingDataError
-from planner.domain.study import Scalar
+from planner.domain.study import Objective, SamplerName, Scalar
 from planner.search.studies.evaluate import Observation
 from planner.search.studies.proposer import Proposer
 from planner.search.studies.space import LOAD, ROUTER, STRATEGY, SearchSpace
 
 OBSERVED: Final = ("output_tok_s_per_gpu", "tpot_ms", "ttft_ms")  # user attributes of a trial
 LOG_SE: Final = "log_se"
-
-
-class SamplerName(StrEnum):
-    """Samplers that can be selected."""
-
-    CANDIDATES = "candidates"
-    TPE = "tpe"
-    NSGA2 = "nsga2"
-    NSGA3 = "nsga3"
-    GP = "gp"
-    RANDOM = "random"
 
 
 class CandidateSampler(BaseSampler):
@@ -157,30 +146,18 @@ def make_sampler(name: SamplerName, space: SearchSpace, *, seed: int) -> BaseSam
             )
         )
     if name is SamplerName.GP:
-        return optuna.samplers.GPSampler(seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.GPSampler(seed=seed)
     if name is SamplerName.TPE:
         return optuna.samplers.TPESampler(seed=seed)
     if name is SamplerName.NSGA2:
         return optuna.samplers.NSGAIISampler(seed=seed)
     if name is SamplerName.NSGA3:
-        return optuna.samplers.NSGAIIISampler(seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.NSGAIIISampler(seed=seed)
     return RandomSampler(seed=seed)
-
-
-class Objective(StrEnum):
-    """What a study optimises; the cost falls as throughput rises, so it never changes which points are best."""
-
-    RATE = "output_tok_s_per_gpu"
-    USER = "tok_s_user"
-    COST = "usd_per_m_output_tokens"
-
-    @property
-    def maximise(self) -> bool:
-        """Direction."""
-        return self is not Objective.COST
-
-
-DEFAULT_OBJECTIVES: Final = (Objective.RATE, Objective.USER)
 
 
 def objective_values(observation: Observation, objectives: Sequence[Objective]) -> tuple[float, ...]:

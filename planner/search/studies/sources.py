@@ -11,14 +11,12 @@ import optuna
 from optuna.trial import TrialState as OptunaState
 from optuna.trial import create_trial
 
-from planner.domain.study import TrialOutcome, TrialState
+from planner.domain.study import Objective, SamplerName, TrialOutcome, TrialState
 from planner.search.studies.evaluate import Observation
 from planner.search.studies.sampler import (
     LOG_SE,
     OBSERVED,
     CandidateSampler,
-    Objective,
-    SamplerName,
     distributions,
     make_sampler,
     suggest,
