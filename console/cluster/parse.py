@@ -204,7 +204,8 @@ def node(raw: Table) -> NodeView:
         cpu=quantity(amounts.get("cpu")) or 0.0,
         memory_gib=(quantity(amounts.get("memory")) or 0.0) / gib,
         ephemeral_gib=(quantity(amounts.get("ephemeral-storage")) or 0.0) / gib,
-        extended={intern(k): number(v) or 0 for k, v in amounts.items() if "/" in k},
+        # device plugins may advertise "1k" of a shared device
+        extended={intern(k): int(quantity(v) or 0) for k, v in amounts.items() if "/" in k},
     )
 
 

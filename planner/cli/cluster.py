@@ -14,9 +14,12 @@ from planner.cli.output import emit_json
 from planner.domain.errors import ExitCode
 
 if TYPE_CHECKING:
+    from console.cluster.kinds import Kind
     from console.cluster.open import Opening
+    from console.cluster.profile import FoundHardware
     from console.cluster.source import ClusterSource
     from console.cluster.state import Snapshot
+    from console.views.cluster import ClusterOverview
 
 T = TypeVar("T")
 
@@ -205,6 +208,111 @@ async def _record(opening: Opening, file: Path, seconds: float | None) -> None:
         finally:
             recorder.close()
         sys.stderr.write(f"{recorder.changes} changes in {file}\n")
+
+
+@app.command()
+def profile(
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    replay: Replay = None,
+    free: Annotated[bool, typer.Option("--free", help="Count only nodes no pod uses.")] = False,
+    profiles: Annotated[
+        Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hardware of the nodes in the planner's terms: GPU, node shape, network, how many."""
+    from console.cluster.open import Opening
+
+    opening = Opening(
+        context=context,
+        kubeconfig=kubeconfig,
+        replay=replay,
+        all_namespaces=True,
+        metrics=False,
+        kinds=_hardware_kinds(),
+    )
+    run(_profile(opening, free=free, profiles=profiles, json=json))
+
+
+def _hardware_kinds() -> tuple[Kind, ...]:
+    from console.cluster.kinds import Kind
+
+    return (Kind.NODES, Kind.PODS)
+
+
+async def _profile(opening: Opening, *, free: bool, profiles: Path | None, json: bool) -> None:
+    from console.cluster.open import open_source
+    from planner.cli.render_cluster import hardware_json, print_hardware, print_permissions
+
+    async with open_source(opening) as source:
+        found, view = await find_hardware(source, free=free, profiles=profiles)
+    if json:
+        emit_json("cluster-profile", hardware_json(found))
+    else:
+        print_hardware(found)
+    print_permissions([k for k in view.problems if k.kind in ("nodes", "pods")])
+
+
+async def find_hardware(
+    source: ClusterSource, *, free: bool, profiles: Path | None
+) -> tuple[FoundHardware, ClusterOverview]:
+    """Identify the nodes of a source. Raises ClusterError ``cluster.nodes_denied``, MissingDataError."""
+    from console.cluster.kinds import Kind
+    from console.cluster.profile import pool_from_nodes
+    from console.cluster.state import Trust
+    from console.views.cluster import overview
+    from planner.domain.errors import ClusterError, Issue
+
+    await source.ready(READY_S)
+    snapshot = source.snapshot()
+    if snapshot.kinds[Kind.NODES].trust is Trust.DENIED:
+        raise ClusterError(
+            Issue(
+                code="cluster.nodes_denied",
+                what="nodes may not be read",
+                why=snapshot.kinds[Kind.NODES].why,
+                fix="ask for the ClusterRole of `planner cluster rbac`, or name hardware with --gpu and --gpus",
+            )
+        )
+    readable = snapshot.kinds[Kind.PODS].trust is Trust.LIVE
+    pods = snapshot.pods.values() if readable else None
+    found = pool_from_nodes(snapshot.nodes.values(), pods=pods, profiles=profiles, only_free=free)
+    return found, overview(snapshot)
+
+
+@app.command()
+def residuals(
+    plan: Annotated[Path, typer.Argument(help="The saved plan that was applied.")],
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    replay: Replay = None,
+    prometheus: Prometheus = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name it was exported with.")] = None,
+    window: Annotated[float, typer.Option("--window", min=5.0, max=600.0, help="Seconds to measure.")] = 60.0,
+    profiles: Annotated[
+        Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--import", help="Keep a steady window as a measurement.")] = False,
+    json: Json = False,
+) -> None:
+    """Predicted against measured: TTFT, TPOT, tok/s, prefix hits.
+
+    The plan is priced at the load that is measured. Exit status 1 with --import when the window was not steady.
+    """
+    from console.cluster.open import Opening
+    from planner.cli.residuals_cluster import show_residuals
+
+    opening = Opening(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        replay=replay,
+        prometheus=prometheus,
+        period_s=min(5.0, window / 4.0),
+    )
+    run(show_residuals(opening, plan, name=name, window_s=window, profiles=profiles, keep=keep, json=json))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from planner.cli.output import print_table, stderr, stdout
 
 if TYPE_CHECKING:
+    from console.cluster.profile import FoundHardware
     from console.views.cluster import ClusterOverview, KindRow, RankRow
 
 UNKNOWN = "–"
@@ -205,3 +206,59 @@ def overview_json(view: ClusterOverview) -> Mapping[str, object]:
     ]
     payload["endpoints_ready"] = view.endpoints_ready
     return payload
+
+
+def print_hardware(found: FoundHardware) -> None:
+    """Pools with what was assumed, and the command that plans for them."""
+    out = stdout()
+    print_table(
+        ["GPU", "nodes", "GPUs", "free", "per node", "network", "node shape", "pods ask for"],
+        [
+            [
+                f.pool.gpu.id,
+                str(len(f.nodes)),
+                str(f.pool.gpus),
+                "–" if f.free_gpus is None else str(f.free_gpus),
+                str(f.pool.gpus_per_node),
+                f.pool.fabric.id,
+                f.pool.node.id,
+                ", ".join(f.rdma) or "no RDMA",
+            ]
+            for f in found.pools
+        ],
+        right=(1, 2, 3, 4),
+    )
+    for f in found.pools:
+        for note in f.notes:
+            stderr().print(f"{f.pool.gpu.id}: {note}", markup=False)
+    for name, why in sorted(found.left_out.items()):
+        stderr().print(f"left out: {name}: {why}", markup=False)
+    best = found.pools[0]
+    out.print(
+        f"plan for it: planner recommend --gpu {best.pool.gpu.id} --cluster {best.pool.node.id} "
+        f"--fabric {best.pool.fabric.id} --gpus {best.pool.gpus}",
+        markup=False,
+    )
+
+
+def hardware_json(found: FoundHardware) -> Mapping[str, object]:
+    """Payload of ``wideplan.cluster-profile/v1``: pools with the allocatable amounts of their smallest node."""
+    return {
+        "pools": [
+            {
+                "gpu": f.pool.gpu.id,
+                "fabric": f.pool.fabric.id,
+                "node": f.pool.node.id,
+                "gpus": f.pool.gpus,
+                "free_gpus": f.free_gpus,
+                "gpus_per_node": f.pool.gpus_per_node,
+                "nodes": list(f.nodes),
+                "rdma": list(f.rdma),
+                "cpu_allocatable": f.pool.node.cpu_allocatable,
+                "memory_gib_allocatable": f.pool.node.memory_gib_allocatable,
+                "notes": list(f.notes),
+            }
+            for f in found.pools
+        ],
+        "left_out": dict(found.left_out),
+    }
