@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Row, desc, func, update
+from sqlalchemy import Row, desc, func, or_, update
 from sqlalchemy import insert as sa_insert
 from sqlalchemy import select as sa_select
 from sqlalchemy.exc import IntegrityError
@@ -177,17 +177,15 @@ class StudyRepository:
                     )
                 )
             if row.outcome is None:
-                row.state = outcome.state.value
-                row.outcome = encode(outcome)
-                row.lease_until = None
-                row.finished_at = now
+                _finish(row, outcome, now)
                 session.add(row)
             return _trial(row, study)
 
     def record(self, study: str, trials: Sequence[FinishedTrial], *, owner: str) -> int:
         """Store finished points in one transaction; returns how many were new.
 
-        Points that are already in the study are skipped, also when another process claims them.
+        A point that is finished is skipped, and so is one that another process holds. The claim of `owner` itself, or one
+        whose lease ran out, gets the outcome.
         """
         for _ in range(_ATTEMPTS):
             now = self._db.clock()
@@ -197,10 +195,19 @@ class StudyRepository:
                     known = set(
                         session.exec(select(TrialRow.spec_hash).where(TrialRow.study_id == study_id)).all()
                     )
-                    fresh = {t.spec_hash: t for t in trials if t.spec_hash not in known}
-                    rows = [_finished_values(t, owner, now) for t in fresh.values()]
-                    _insert_many(session, study_id, rows)
-                    return len(rows)
+                    wanted = {t.spec_hash: t for t in trials}
+                    open_claims = _open_claims(session, study_id, owner=owner, now=now)
+                    filled = 0
+                    for row in open_claims:
+                        trial = wanted.get(row.spec_hash)
+                        if trial is not None:
+                            _finish(row, trial.outcome, now)
+                            session.add(row)
+                            filled += 1
+                    fresh = [t for digest, t in wanted.items() if digest not in known]
+                    session.flush()
+                    _insert_many(session, study_id, [_finished_values(t, owner, now) for t in fresh])
+                    return len(fresh) + filled
             except _Collision:
                 continue
         raise InputError(_busy(study))
@@ -256,6 +263,23 @@ class StudyRepository:
 
 class _Collision(Exception):  # noqa: N818 - control flow inside this module, never seen outside
     """Another process inserted the same number or specification first."""
+
+
+def _finish(row: TrialRow, outcome: TrialOutcome, now: datetime) -> None:
+    row.state = outcome.state.value
+    row.outcome = encode(outcome)
+    row.lease_until = None
+    row.finished_at = now
+
+
+def _open_claims(session: Session, study_id: int, *, owner: str, now: datetime) -> Sequence[TrialRow]:
+    """Unfinished claims that `owner` may complete: its own, and those whose lease ran out."""
+    statement = select(TrialRow).where(
+        TrialRow.study_id == study_id,
+        TrialRow.state == TrialState.RUNNING.value,
+        or_(col(TrialRow.owner) == owner, col(TrialRow.lease_until) < now),
+    )
+    return session.exec(statement).all()
 
 
 def _finished_values(trial: FinishedTrial, owner: str, now: datetime) -> dict[str, object]:

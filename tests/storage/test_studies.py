@@ -187,6 +187,24 @@ def test_recording_again_adds_nothing(store: Store) -> None:
     assert len(store.studies.known_specs("s")) == 12
 
 
+def test_recording_completes_own_and_dead_claims_but_not_those_of_others(store: Store) -> None:
+    store.studies.create(study())
+    points = finished(3)
+    lease = timedelta(seconds=5)
+    for point, owner in zip(points, ("me", "dead", "other"), strict=True):
+        store.studies.claim("s", point.spec_hash, parameters={}, owner=owner, lease=lease)
+    for _ in range(6):
+        store.database.clock()
+    # the last claim is fresh again
+    assert (
+        store.studies.claim("s", points[2].spec_hash, parameters={}, owner="other", lease=lease) is not None
+    )
+    assert store.studies.record("s", points, owner="me") == 2
+    states = [t.state for t in store.studies.trials("s")]
+    assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.RUNNING]
+    assert [t.number for t in store.studies.trials("s")] == [0, 1, 2]
+
+
 def test_release_gives_up_only_own_unfinished_claims(store: Store) -> None:
     store.studies.create(study())
     store.studies.record("s", finished(2), owner="me")
