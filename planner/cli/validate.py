@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,7 +86,7 @@ def _group(group: Group) -> dict[str, object]:
 
 
 def _number(value: float) -> float | None:
-    return None if value != value else round(value, 4)  # noqa: PLR0124 (NaN)
+    return None if math.isnan(value) else round(value, 4)
 
 
 def _print(result: Validation, file: Path) -> None:

@@ -8,10 +8,10 @@ decode GPU in some rows and per GPU of the deployment in others. Everything is r
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date as Date
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -73,10 +73,11 @@ class Point:
     config: PointConfig
     load: float | None
     request_rate: float | None
-    date: Date | None
+    date: dt.date | None
     output_denominator_gpus: int
     measured: Mapping[Metric, float]
     flags: tuple[str, ...] = ()
+    doubtful: bool = False  # the source warns of possible errors without saying which rows have them
 
     @property
     def scored(self) -> bool:
@@ -286,6 +287,7 @@ def _row(row: Mapping[str, str], line: int, path: Path, issues: list[Issue]) -> 
     return Point(
         line=line, id=identity, source=row.get("source", ""), config=config, load=load, request_rate=rate,
         date=_date(row), output_denominator_gpus=denominator, measured=measured, flags=flags,
+        doubtful="warns of possible errors" in notes,
     )  # fmt: skip
 
 
@@ -296,17 +298,14 @@ def _per_decode_gpu(row: Mapping[str, str]) -> bool:
 
 
 def _measured(row: Mapping[str, str]) -> dict[Metric, float]:
-    found: dict[Metric, float] = {}
     ttft = number(row.get("ttft_ms_p50", "")) or number(row.get("ttft_ms_mean", ""))
     tpot = number(row.get("tpot_ms_p50", "")) or number(row.get("tpot_ms_mean", ""))
     user = number(row.get("tok_s_user", ""))
     if tpot is None and user:
         tpot = 1000.0 / user
     output = number(row.get("output_tok_s_per_gpu", ""))
-    for metric, value in ((Metric.TTFT, ttft), (Metric.TPOT, tpot), (Metric.OUTPUT, output)):
-        if value:
-            found[metric] = value
-    return found
+    values = {Metric.TTFT: ttft, Metric.TPOT: tpot, Metric.OUTPUT: output}
+    return {metric: value for metric, value in values.items() if value}
 
 
 def _prompt(row: Mapping[str, str]) -> tuple[float | None, float]:
@@ -329,18 +328,18 @@ def _prompt(row: Mapping[str, str]) -> tuple[float | None, float]:
 
 def _speculation(text: str) -> tuple[bool, int | None]:
     lowered = text.lower()
-    if lowered.startswith("on") or lowered.startswith("simulated"):
+    if lowered.startswith(("on", "simulated")):
         count = re.search(r"\((\d+)", lowered)
         return True, int(count[1]) if count and int(count[1]) < 16 else None
     return False, None
 
 
-def _date(row: Mapping[str, str]) -> Date | None:
+def _date(row: Mapping[str, str]) -> dt.date | None:
     for text in (row.get("date", ""), row.get("source", ""), row.get("id", "").replace("_", "-")):
         found = re.search(r"(20\d\d)-(\d\d)(?:-(\d\d))?", text)
         if found is not None:
             try:
-                return Date(int(found[1]), int(found[2]), int(found[3] or 15))
+                return dt.date(int(found[1]), int(found[2]), int(found[3] or 15))
             except ValueError:
                 continue
     return None

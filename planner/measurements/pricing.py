@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from planner.domain.deployment import Role, RolePlan
 from planner.domain.provenance import Provenance
 from planner.domain.workload import Workload
 from planner.measurements.points import Metric, Point, PointConfig, PointMode
-from planner.measurements.subjects import CannotPrice, Subject, role_of, subject_of, with_tuned_buffers
+from planner.measurements.subjects import CannotPriceError, Subject, role_of, subject_of, with_tuned_buffers
 from planner.measurements.widths import Widths
+from planner.perf.calibration import CellFactors, FactorPack, apply_factors, cell_of
 from planner.perf.components import Components
 from planner.perf.memory import rank_memory
 from planner.perf.operators.base import FloatArray
@@ -78,21 +79,48 @@ class Prepared:
 class PointPricer:
     """Prices rows. Operator queries and tables are shared between rows and kept between calls."""
 
-    def __init__(self, *, profiles: Path | None = None) -> None:
+    def __init__(self, *, profiles: Path | None = None, factors: FactorPack | None = None) -> None:
         self.profiles = profiles
-        self._subjects: dict[tuple[str, str, str, str], Subject | CannotPrice] = {}
+        self.factors = factors
+        self._subjects: dict[tuple[str, str, str, str], Subject | CannotPriceError] = {}
         self._components: dict[tuple[str, str, str, str], Components] = {}
-        self._prepared: dict[PointConfig, Prepared | CannotPrice] = {}
+        self._prepared: dict[PointConfig, Prepared | CannotPriceError] = {}
+
+    @staticmethod
+    def sharing(other: PointPricer, *, factors: FactorPack | None) -> PointPricer:
+        """A pricer with other factors that shares the uncalibrated tables of `other`."""
+        new = PointPricer(profiles=other.profiles, factors=factors)
+        new._subjects, new._components, new._prepared = other._subjects, other._components, other._prepared
+        return new
+
+    def cell(self, config: PointConfig) -> CellFactors | None:
+        """Calibration factors that hold for `config`; None without a pack."""
+        if self.factors is None:
+            return None
+        subject = self.prepare(config).subject
+        return self.factors.cell(*cell_of(subject.model, subject.pool.gpu, config.dialect))
+
+    def calibrated(self, config: PointConfig) -> Prepared:
+        """`prepare` with the pack's factors applied to the tables."""
+        prepared = self.prepare(config)
+        cell = self.cell(config)
+        if cell is None:
+            return prepared
+        return replace(
+            prepared,
+            prefill=_scaled(prepared.prefill, cell.logs),
+            decode=_scaled(prepared.decode, cell.logs),
+        )
 
     def prepare(self, config: PointConfig) -> Prepared:
-        """Tables of `config`. Raises `CannotPrice`."""
+        """Uncalibrated tables of `config`. Raises `CannotPriceError`."""
         if config not in self._prepared:
             try:
                 self._prepared[config] = self._build(config)
-            except CannotPrice as error:
+            except CannotPriceError as error:
                 self._prepared[config] = error
         found = self._prepared[config]
-        if isinstance(found, CannotPrice):
+        if isinstance(found, CannotPriceError):
             raise found
         return found
 
@@ -104,10 +132,10 @@ class PointPricer:
                 self._subjects[key] = subject
                 operators = load_operators(subject.pool.gpu, subject.pool.fabric, subject.engine.engine)
                 self._components[key] = Components(subject.model, operators)
-            except CannotPrice as error:
+            except CannotPriceError as error:
                 self._subjects[key] = error
         found = self._subjects[key]
-        if isinstance(found, CannotPrice):
+        if isinstance(found, CannotPriceError):
             raise found
         return found, self._components[key]
 
@@ -169,7 +197,7 @@ class PointPricer:
         for index, point in enumerate(points):
             try:
                 prepared = self.prepare(point.config)
-            except CannotPrice as error:
+            except CannotPriceError as error:
                 answers[index] = Failure(code=error.code, reason=error.reason)
                 continue
             c = point.config
@@ -183,7 +211,8 @@ class PointPricer:
         return [a if a is not None else Failure(code="internal", reason="not priced") for a in answers]
 
     def _group(self, points: Sequence[Point]) -> list[RawPrediction | Failure]:
-        prepared = [self.prepare(p.config) for p in points]
+        by_config = {c: self.calibrated(c) for c in dict.fromkeys(p.config for p in points)}
+        prepared = [by_config[p.config] for p in points]
         mode = points[0].config.mode
         workload = prepared[0].workload
         stacks = _stacks(prepared)
@@ -194,6 +223,13 @@ class PointPricer:
             loads = _loads_of_rates(stacks, prepared, workload, points)
         at = _solve(stacks, prepared, workload, loads)
         return _answers(points, prepared, stacks, workload, at, loads)
+
+
+def _scaled(role: PricedRoleOfRow | None, logs: Mapping[str, float]) -> PricedRoleOfRow | None:
+    if role is None:
+        return None
+    wide = role.plan.parallelism.expert_parallel
+    return replace(role, tables=apply_factors(role.tables, logs, expert_parallel=wide))
 
 
 Stacks = tuple[RoleStack | None, RoleStack | None]
@@ -292,7 +328,7 @@ def _answers(
     at: Operating,
     loads: FloatArray,
 ) -> list[RawPrediction | Failure]:
-    prefill, decode = stacks
+    decode = stacks[1]
     assert decode is not None  # noqa: S101
     shares = step_shares(decode, workload, at.batch)
     found: list[RawPrediction | Failure] = []

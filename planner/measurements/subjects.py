@@ -50,7 +50,7 @@ _FORMATS: Final = {
 }
 
 
-class CannotPrice(Exception):
+class CannotPriceError(Exception):
     """Internal: a row's names cannot be turned into something priceable."""
 
     def __init__(self, code: str, reason: str) -> None:
@@ -69,14 +69,14 @@ class Subject:
 
 
 def subject_of(config: PointConfig, *, profiles: Path | None) -> Subject:
-    """Profiles behind `config`. Raises `CannotPrice` when a name is unknown."""
+    """Profiles behind `config`. Raises `CannotPriceError` when a name is unknown."""
     try:
         gpu = load_gpu(config.gpu, overlay=profiles)
         node = load_node(f"generic-{gpu.id}", overlay=profiles)
         fabric = load_fabric(node.fabric, overlay=profiles)
         engine = load_engine(ENGINES[config.dialect].value, overlay=profiles)
     except PlannerError as error:
-        raise CannotPrice(error.issues[0].code, error.issues[0].what) from error
+        raise CannotPriceError(error.issues[0].code, error.issues[0].what) from error
     model = _model(config.model, profiles)
     amd = gpu.vendor is Vendor.AMD
     model = replace(model, quantization=_formats(model, config.quantization, amd=amd))
@@ -101,13 +101,13 @@ def _model(name: str, profiles: Path | None) -> ModelSpec:
         except PlannerError as error:
             first = first or error
     reason = first.issues[0].what if first is not None else f"unknown model '{name}'"
-    raise CannotPrice("model.unknown", f"{reason}; {first.issues[0].fix if first else ''}")
+    raise CannotPriceError("model.unknown", f"{reason}; {first.issues[0].fix if first else ''}")
 
 
 def _formats(model: ModelSpec, label: str, *, amd: bool) -> Quantization:
     """Formats of `model` when its row says `label`; the catalogue's own where they agree or nothing is said."""
     own = model.quantization
-    word = label.split()[0] if label else ""
+    word = label.split(maxsplit=1)[0] if label else ""
     if word == "fp4":
         word = "mxfp4" if amd or "mxfp4" in own.label else "nvfp4"
     if not word or word in own.label or (word == "bf16" and own.experts is WeightFormat.BF16):
@@ -116,7 +116,7 @@ def _formats(model: ModelSpec, label: str, *, amd: bool) -> Quantization:
         return Quantization(label="bf16")
     fmt = _FORMATS.get(word)
     if fmt is None:
-        raise CannotPrice("point.quantization", f"quantisation '{label}' is not known")
+        raise CannotPriceError("point.quantization", f"quantisation '{label}' is not known")
     eight = fmt in {WeightFormat.FP8_BLOCK, WeightFormat.INT8}
     attention = fmt if eight else own.attention
     if not eight and attention is WeightFormat.FP8_BLOCK:
@@ -145,10 +145,10 @@ def drafts_of(config: PointConfig, side: Widths) -> int:
 
 
 def role_of(config: PointConfig, subject: Subject, side: Widths, role: Role) -> RolePlan:
-    """The role plan of one side. Raises `CannotPrice` for widths the model cannot have."""
+    """The role plan of one side. Raises `CannotPriceError` for widths the model cannot have."""
     heads = subject.model.attention_heads
     if heads and heads % side.tp:
-        raise CannotPrice(
+        raise CannotPriceError(
             "point.heads",
             f"{heads} attention heads cannot be split over tp={side.tp}; the widths are mislabelled",
         )

@@ -1,0 +1,175 @@
+"""Shipped calibration: a few physical log-factors per engine and GPU family that scale the step tables.
+
+Factors multiply parts of the tables (or add a fixed time), so the search, single plans and the simulator all see the
+same calibrated model. A factor that no measurement moved stays at its prior. They were fitted to published
+measurements by `planner.measurements.fit_pack`; `profiles/calibration/pack.json` says on how many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from planner.catalog.locate import data_root
+from planner.domain.dtypes import ComputeDtype
+from planner.domain.hardware import GpuProfile
+from planner.domain.model import ModelSpec
+from planner.perf.operators.base import FloatArray
+from planner.perf.tables import CHUNK, TOKENS, StepTables
+
+TURN_TOKENS: Final = 512.0  # between memory-bound decode steps and compute-bound prefill steps
+TURN_SHARPNESS: Final = 1.5
+BASE_GAP_MS: Final = 0.25  # of a step outside kernels: sampling, copies, graph launch
+BASE_ADMISSION_STEPS: Final = 1.0  # decode steps until a waiting prompt is looked at
+LAUNCH_DTYPES: Final = {ComputeDtype.FP4: "fp4", ComputeDtype.FP8: "fp8", ComputeDtype.BF16: "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class FactorSpec:
+    """A factor's prior: mean 0 in the logarithm with this standard deviation; `where` says what it scales."""
+
+    prior_log_sd: float
+    where: str
+
+
+FACTORS: Final[Mapping[str, FactorSpec]] = {
+    "dense": FactorSpec(
+        0.25, "attention projections, dense MLPs, shared experts and head in decode-sized steps"
+    ),
+    "experts": FactorSpec(0.35, "routed experts in decode-sized steps"),
+    "experts_ep": FactorSpec(0.25, "the same, further, where experts are not split (expert parallel)"),
+    "attention": FactorSpec(0.30, "core attention of decodes"),
+    "comm": FactorSpec(0.35, "collectives, dispatch and combine"),
+    "prefill": FactorSpec(0.35, "all work of prompt-sized steps"),
+    "gap": FactorSpec(0.8, "time of every step outside kernels"),
+    "launch": FactorSpec(0.6, "host time to launch steps that no CUDA graph covers"),
+    "frontend": FactorSpec(0.7, "request handling before the first token"),
+    "admission": FactorSpec(1.2, "decode steps until the scheduler takes a prompt"),
+}
+
+
+def family_of_gpu(gpu: GpuProfile) -> str:
+    """GPUs that share silicon and host architecture, and so factors: ``hopper``, ``blackwell``, ``grace-blackwell``…"""
+    capability = gpu.compute_capability or ""
+    if capability.startswith("gfx95"):
+        return "cdna4"
+    if capability.startswith("gfx9"):
+        return "cdna3"
+    name = gpu.architecture.lower().split()[0]
+    return f"grace-{name}" if gpu.host_arch == "arm64" else name
+
+
+def cell_of(model: ModelSpec, gpu: GpuProfile, dialect: str) -> tuple[str, str, str]:
+    """(engine, GPU family, compute format of the experts): the key of a calibration cell."""
+    fmt = (
+        model.quantization.experts.compute if model.moe is not None else model.quantization.dense_mlp.compute
+    )
+    return dialect, family_of_gpu(gpu), LAUNCH_DTYPES[fmt]
+
+
+def prompt_weight(tokens: FloatArray) -> FloatArray:
+    """0 for decode-sized steps, 1 for prompt-sized ones, smooth in log tokens."""
+    result: FloatArray = 1.0 / (1.0 + (TURN_TOKENS / np.maximum(tokens, 1e-9)) ** TURN_SHARPNESS)
+    return result
+
+
+def apply_factors(
+    tables: StepTables, logs: Mapping[str, float], *, expert_parallel: bool, has_experts: bool = True
+) -> StepTables:
+    """`tables` with log-factors `logs` applied; missing names count as 0. Time stays monotone in the load."""
+
+    def log(name: str) -> float:
+        return float(logs.get(name, 0.0))
+
+    weight = prompt_weight(TOKENS)
+
+    def scaled(part: FloatArray, name: str, extra: float = 0.0) -> FloatArray:
+        factor = np.exp((1.0 - weight) * (log(name) + extra) + weight * log("prefill"))
+        result: FloatArray = np.maximum.accumulate(part * factor)
+        return result
+
+    experts = log("experts_ep") if expert_parallel and has_experts else 0.0
+    comm = np.exp(log("comm"))
+    gap = BASE_GAP_MS * (np.exp(log("gap")))
+    return replace(
+        tables,
+        attn_linear_ms=scaled(tables.attn_linear_ms, "dense"),
+        dense_mlp_ms=scaled(tables.dense_mlp_ms, "dense"),
+        shared_ms=scaled(tables.shared_ms, "dense"),
+        experts_ms=scaled(tables.experts_ms, "experts", experts),
+        dispatch_ms=tables.dispatch_ms * comm,
+        combine_ms=tables.combine_ms * comm,
+        collectives_ms=tables.collectives_ms * comm,
+        collectives_eager_ms=tables.collectives_eager_ms * comm,
+        head_ms=scaled(tables.head_ms, "dense") + gap,
+        decode_attn_ms=tables.decode_attn_ms * np.exp(log("attention")),
+        prefill_attn_ms=np.maximum.accumulate(
+            tables.prefill_attn_ms * np.exp(log("prefill") * prompt_weight(CHUNK)[:, None]), axis=0
+        ),
+        launch_floor_ms=tables.launch_floor_ms * float(np.exp(log("launch"))),
+        balance_steps=tables.balance_steps + BASE_ADMISSION_STEPS * float(np.exp(log("admission"))),
+        frontend_ms=tables.frontend_ms * float(np.exp(log("frontend"))),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFactors:
+    """Log-factors that hold in one cell. `rows`: measured rows of this engine and family; 0 = transferred."""
+
+    logs: Mapping[str, float]
+    rows: int
+    transferred_from: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorPack:
+    """Log-factors by tree node: ``engine``, ``engine/family``, ``engine/family/format``; a cell is their sum."""
+
+    nodes: Mapping[str, Mapping[str, float]]
+    rows: Mapping[str, int]
+    measured_on: Mapping[str, int] = field(default_factory=dict)  # rows per ``engine/gpu``
+
+    def cell(self, engine: str, family: str, fmt: str) -> CellFactors:
+        """Factors of a cell. Where the engine was never measured on the family, the engine's own mean is transferred."""
+        names = (engine, f"{engine}/{family}", f"{engine}/{family}/{fmt}")
+        logs: dict[str, float] = {}
+        for name in names:
+            for factor, value in self.nodes.get(name, {}).items():
+                logs[factor] = logs.get(factor, 0.0) + value
+        rows = self.rows.get(names[1], 0)
+        origin = "" if rows else (f"{engine} on other GPUs" if self.rows.get(engine, 0) else "nothing")
+        return CellFactors(logs=logs, rows=rows, transferred_from=origin)
+
+
+def pack_folder() -> Path:
+    """Where the shipped calibration lives."""
+    return data_root() / "profiles" / "calibration"
+
+
+@lru_cache(maxsize=4)
+def load_factor_pack(folder: Path | None = None) -> FactorPack | None:
+    """The shipped factors, or None when there are none."""
+    path = (folder or pack_folder()) / "factors.json"
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return FactorPack(nodes=data["nodes"], rows=data["rows"], measured_on=data.get("measured_on", {}))
+
+
+@lru_cache(maxsize=4)
+def load_bands(folder: Path | None = None) -> Mapping[str, tuple[FloatArray, FloatArray]]:
+    """Per metric (CSV column name): closeness ascending and log half-widths of the 80 % interval; {} without a pack."""
+    path = (folder or pack_folder()) / "intervals.json"
+    if not path.exists():
+        return {}
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        metric: (np.array([c for c, _ in pairs]), np.array([w for _, w in pairs]))
+        for metric, pairs in data["bands"].items()
+    }
