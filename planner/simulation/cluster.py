@@ -99,6 +99,7 @@ class Cluster:
     router: RouterPolicy
     timing: RouterTiming = field(default_factory=RouterTiming)
     frontend_ms: float = 0.0
+    engine: str = ""  # name and version
 
     @property
     def disaggregated(self) -> bool:

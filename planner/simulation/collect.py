@@ -141,6 +141,7 @@ def collect(
     return SimulationResult(
         cluster=cluster.name,
         workload=traffics[0].label,
+        engine=cluster.engine,
         replications=len(states),
         requests=sum(t.requests for t in traffics),
         measured=len(req),

@@ -129,6 +129,7 @@ def lay_out(
         router=router or plan.router,
         timing=timing or RouterTiming(),
         frontend_ms=engine.frontend_ms,
+        engine=f"{engine.engine.value} {engine.version}",
     )
 
 

@@ -9,7 +9,7 @@ from planner.simulation.result import Distribution, RoleSeries, SimulationResult
 
 _W, _H, _PAD = 560, 170, 42
 _COLOURS = ("#2f7ed8", "#d9822b", "#3a9a5b", "#a05195")
-_STYLE = """
+STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;background:Canvas;color:CanvasText}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #8884}
 th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}.plots{display:flex;flex-wrap:wrap;gap:1rem}
@@ -17,25 +17,38 @@ th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}.pl
 """
 
 
-def line_plot(title: str, x: Sequence[float], lines: Sequence[tuple[str, Sequence[float]]], unit: str) -> str:
-    """An SVG of one or more lines over `x` seconds."""
-    top = max((max(y, default=0.0) for _, y in lines), default=0.0) or 1.0
+def line_plot(
+    title: str,
+    x: Sequence[float],
+    lines: Sequence[tuple[str, Sequence[float]]],
+    unit: str,
+    x_label: str = "s",
+) -> str:
+    """An SVG of one or more lines over `x`; both axes begin at 0, or at the lowest value below it."""
+    top = max((max(y, default=0.0) for _, y in lines), default=0.0)
+    low = min(0.0, min((min(y, default=0.0) for _, y in lines), default=0.0))
+    height = top - low or 1.0
     right = max(x, default=0.0) or 1.0
 
     def point(i: int, y: Sequence[float]) -> str:
-        return f"{_PAD + x[i] / right * (_W - _PAD - 10):.1f},{_H - 24 - y[i] / top * (_H - 50):.1f}"
+        return (
+            f"{_PAD + x[i] / right * (_W - _PAD - 10):.1f},{_H - 24 - (y[i] - low) / height * (_H - 50):.1f}"
+        )
 
     parts = [
-        f'<svg viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(title)}"><text x="4" y="14">{escape(title)}</text>'
+        f'<svg viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(title)}">',
+        f'<text x="4" y="14">{escape(title)}</text>',
+        f'<path d="M{_PAD},26V{_H - 24}H{_W - 10}" fill="none" stroke="#888"/>',
+        f'<text x="4" y="32">{top:.3g}</text><text x="4" y="{_H - 24}">{low:.3g} {escape(unit)}</text>',
+        f'<text x="{_W - 10}" y="{_H - 8}" text-anchor="end">{right:,.0f} {escape(x_label)}</text>',
     ]
-    parts.append(f'<path d="M{_PAD},26V{_H - 24}H{_W - 10}" fill="none" stroke="#888"/>')
-    parts.append(f'<text x="4" y="32">{top:.3g}</text><text x="4" y="{_H - 24}">0 {escape(unit)}</text>')
-    parts.append(f'<text x="{_W - 60}" y="{_H - 8}">{right:.0f} s</text>')
     for n, (name, y) in enumerate(lines):
         path = " ".join(point(i, y) for i in range(len(x)))
         colour = _COLOURS[n % len(_COLOURS)]
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts.append(f'<text x="{150 + 110 * n}" y="14" style="fill:{colour}">{escape(name)}</text>')
+        parts.append(
+            f'<text x="{_PAD + 8 + 150 * n}" y="{_H - 8}" style="fill:{colour}">{escape(name)}</text>'
+        )
     return "".join(parts) + "</svg>"
 
 
@@ -59,7 +72,7 @@ def html_report(results: Sequence[SimulationResult], *, seed: int) -> str:
     """The report of one or several simulations, byte-stable for equal results."""
     out = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>Simulation</title>",
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
     ]
     for r in results:
         out.append(

@@ -109,6 +109,7 @@ class SimulationResult:
 
     cluster: str
     workload: str
+    engine: str  # name and version the prediction is for
     replications: int
     requests: int
     measured: int

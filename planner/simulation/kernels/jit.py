@@ -58,7 +58,7 @@ def _drop_old(base: Path) -> None:
 
 def is_compiled() -> bool:
     """Whether the kernels of these sources were compiled before on this machine."""
-    return any(cache_folder().rglob("run-*.nbi"))
+    return any(cache_folder().rglob("run.run-*.nbi"))
 
 
 def kernel(function: F) -> F:

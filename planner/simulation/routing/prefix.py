@@ -30,12 +30,14 @@ def match_all(s: Any, ranks: Any, n: int, req: Any) -> None:
         while e >= 0:
             entry = s.entry[e]
             k = entry.pool - base
+            if base == 0 and k >= w.ranks:
+                k -= w.ranks  # KV events tell the precise index of the host tier too
             if 0 <= k < w.ranks:
                 block = s.pool[entry.pool].block
                 begin = before // block
                 if s.score[codes.MATCHED, k] >= begin * block:
                     held = min(entry.blocks, upto // block - begin)
-                    s.score[codes.MATCHED, k] = (begin + held) * block
+                    s.score[codes.MATCHED, k] = max(s.score[codes.MATCHED, k], float((begin + held) * block))
             e = entry.far
         before = upto
 
