@@ -133,6 +133,7 @@ def complete(draft: Draft, supplied: Supplied, *, names: Names, origin: Measurem
         )
     ):
         issues.append(_no_result())
+    issues += _implausible(merged)
     if issues or engine_name is None:
         return Completed(measurement=None, issues=tuple(issues))
     workload = Workload(
@@ -249,6 +250,41 @@ def _flags(draft: Draft) -> tuple[MeasurementFlag, ...]:
     if concurrency is not None and draft.completed is not None and draft.completed < 2 * concurrency:
         flags.append(MeasurementFlag.FEW_REQUESTS)
     return tuple(flags)
+
+
+def _implausible(draft: Draft) -> list[Issue]:
+    """Values no run can have; a damaged file shows here."""
+    totals, load = draft.totals, draft.load or MeasuredLoad()
+    lowest: list[tuple[str, float | None, float]] = [
+        ("prompt length", draft.isl, 1),
+        ("output length", draft.osl, 1),
+        ("prefix hit share", draft.prefix_hit, 0),
+        ("requests completed", draft.completed, 0),
+        ("requests failed", draft.failed, 0),
+        ("output rate", totals.output_tok_s, 0),
+        ("input rate", totals.input_or_rest_tok_s, 0),
+        ("request rate", totals.requests_per_s, 0),
+        ("concurrency", load.concurrency, 0),
+    ]
+    for role in draft.roles:
+        widths = {"engine groups": role.groups, "TP": role.tp, "DP": role.dp, "EP": role.ep, "DCP": role.dcp}
+        lowest += [(f"{role.role.value} {name}", value, 1) for name, value in widths.items()]
+    for name, latency in (("TTFT", draft.ttft), ("TPOT", draft.tpot), ("ITL", draft.itl), ("E2E", draft.e2e)):
+        values = (latency.mean_ms, latency.p50_ms, latency.p90_ms, latency.p95_ms, latency.p99_ms)
+        lowest += [(name, value, 0) for value in values]
+    found = [f"{name} {value:g}" for name, value, least in lowest if value is not None and value < least]
+    if draft.prefix_hit > 1:
+        found.append(f"prefix hit share {draft.prefix_hit:g}")
+    if not found:
+        return []
+    return [
+        Issue(
+            code="measurement.implausible",
+            what=", ".join(dict.fromkeys(found)),
+            why="no run has such values; the file is damaged or was edited",
+            fix="check the file, or state the right value with a flag and --override",
+        )
+    ]
 
 
 # --- messages ---

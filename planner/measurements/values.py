@@ -12,6 +12,7 @@ from planner.domain.measurement import Latency
 
 Json = Any  # parsed JSON, YAML or a CSV row of another tool; narrowed by the functions below
 
+_ABSURD: Final = 1e15  # no count, rate or time of a benchmark is larger
 _TRUE: Final = {"true", "yes", "on", "1", "enabled"}
 _FALSE: Final = {"false", "no", "off", "0", "disabled", "none"}
 
@@ -54,6 +55,18 @@ def at(document: Json, path: str) -> Json:
     return document
 
 
+def section(document: Json, path: str) -> Mapping[str, Json]:
+    """Mapping at a dotted path; empty when there is none."""
+    found = at(document, path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(document: Json, path: str) -> list[Json]:
+    """List at a dotted path; empty when there is none."""
+    found = at(document, path)
+    return found if isinstance(found, list) else []
+
+
 def first(document: Json, *paths: str) -> Json:
     """The first value that is present and not empty."""
     for path in paths:
@@ -72,7 +85,7 @@ def number(value: Json) -> float | None:
             value = float(value.strip())
         except ValueError:
             return None
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int | float) and abs(value) < _ABSURD:  # NaN compares false
         return float(value)
     return None
 

@@ -19,6 +19,7 @@ from planner.measurements.values import (
     number,
     positive,
     rounded,
+    section,
     statistics,
     text,
     unit_to_ms,
@@ -41,7 +42,7 @@ class AiperfImporter:
     def read(self, document: Document) -> tuple[Draft, ...]:
         """One draft: an export is one run."""
         value = document.value
-        config = value.get("input_config") or {}
+        config = section(value, "input_config")
         isl_mean = positive(at(value, "input_sequence_length.avg"))
         spread = number(at(value, "input_sequence_length.std")) or 0.0
         requests_per_s = number(at(value, "request_throughput.avg"))

@@ -22,6 +22,7 @@ from planner.measurements.values import (
     number,
     positive,
     rounded,
+    section,
     statistics,
     text,
 )
@@ -61,7 +62,7 @@ class GuidellmImporter:
 
 
 def _draft(benchmark: Mapping[str, Json], report: Mapping[str, Json], *, position: str) -> Draft:
-    metrics = at(benchmark, "metrics") or {}
+    metrics = section(benchmark, "metrics")
 
     def successful(name: str) -> Json:
         return at(metrics, f"{name}.successful")
@@ -69,8 +70,8 @@ def _draft(benchmark: Mapping[str, Json], report: Mapping[str, Json], *, positio
     def rate(name: str) -> float | None:
         return number(at(successful(name), "mean"))
 
-    counts = at(metrics, "request_totals") or at(benchmark, "scheduler_metrics.requests_made") or {}
-    strategy = at(benchmark, "config.strategy") or {}
+    counts = section(metrics, "request_totals") or section(benchmark, "scheduler_metrics.requests_made")
+    strategy = section(benchmark, "config.strategy")
     prompt = successful("prompt_token_count")
     mean_prompt = positive(at(prompt, "mean"))
     spread = number(at(prompt, "std_dev")) or 0.0

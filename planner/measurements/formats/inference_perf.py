@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from planner.domain.measurement import BenchmarkFormat, MeasuredLoad
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, Totals
-from planner.measurements.values import Json, at, first, integer, number, positive, rounded, statistics
+from planner.measurements.values import (
+    Json,
+    at,
+    first,
+    integer,
+    number,
+    positive,
+    rounded,
+    section,
+    statistics,
+)
 
 
 class InferencePerfImporter:
@@ -29,7 +39,7 @@ class InferencePerfImporter:
         """One draft per file."""
         value = document.value
         ok = value["successes"]
-        throughput = at(ok, "throughput") or {}
+        throughput = section(ok, "throughput")
         prompt = first(ok, "prompt_tokens", "prompt_len")
         total = number(at(prompt, "total"))
         cached = number(at(prompt, "cached"))

@@ -25,9 +25,11 @@ from planner.measurements.values import (
     engine,
     first,
     integer,
+    items,
     number,
     positive,
     rounded,
+    section,
     statistics,
     switch,
     text,
@@ -74,14 +76,12 @@ def _draft(value: Mapping[str, Json], position: str) -> Draft:
 
 
 def _from_0_2(value: Mapping[str, Json]) -> Draft:
-    engines = [
-        c for c in at(value, "scenario.stack") or [] if at(c, "standardized.kind") == "inference_engine"
-    ]
+    engines = [c for c in items(value, "scenario.stack") if at(c, "standardized.kind") == "inference_engine"]
     head = engines[0] if engines else {}
-    load = at(value, "scenario.load.standardized") or {}
-    aggregate = at(value, "results.request_performance.aggregate") or {}
+    load = section(value, "scenario.load.standardized")
+    aggregate = section(value, "results.request_performance.aggregate")
     tool = text(load.get("tool")) or ""
-    args = at(head, "native.args") or {}
+    args = section(head, "native.args")
     roles = tuple(r for r in (_component_role(c) for c in engines) if r is not None)
     total = integer(at(aggregate, "requests.total"))
     failed = integer(at(aggregate, "requests.failures"))
@@ -108,8 +108,8 @@ def _from_0_2(value: Mapping[str, Json]) -> Draft:
             requests_per_s=number(at(aggregate, "throughput.request_rate.mean")),
         ),
         ttft=_with_unit(at(aggregate, "latency.time_to_first_token")),
-        tpot=_tpot(at(aggregate, "latency") or {}, tool),
-        itl=_itl(at(aggregate, "latency") or {}, tool),
+        tpot=_tpot(section(aggregate, "latency"), tool),
+        itl=_itl(section(aggregate, "latency"), tool),
         e2e=_with_unit(at(aggregate, "latency.request_latency")),
         completed=total - (failed or 0) if total is not None else None,
         failed=failed,
@@ -122,13 +122,13 @@ def _from_0_2(value: Mapping[str, Json]) -> Draft:
 
 
 def _component_role(component: Mapping[str, Json]) -> RoleDraft | None:
-    standard = at(component, "standardized") or {}
-    widths = at(standard, "accelerator.parallelism") or {}
+    standard = section(component, "standardized")
+    widths = section(standard, "accelerator.parallelism")
     role = _ROLES.get(str(standard.get("role")))
     tp = integer(widths.get("tp"))
     if role is None or tp is None:
         return None
-    args = at(component, "native.args") or {}
+    args = section(component, "native.args")
     return RoleDraft(
         role=role,
         groups=integer(standard.get("replicas")) or 1,
@@ -163,7 +163,7 @@ def _engine_version(component: Mapping[str, Json]) -> str | None:
 
 
 def _load(load: Mapping[str, Json]) -> MeasuredLoad | None:
-    unbounded = load.get("concurrency") in {float("inf"), ".inf", "inf", "Infinity"}
+    unbounded = str(load.get("concurrency")) in {"inf", ".inf", "Infinity"}
     concurrency = positive(load.get("concurrency"))
     rate = positive(load.get("rate_qps"))
     if concurrency is None and rate is None and not unbounded:
@@ -201,22 +201,22 @@ def _argument(args: Mapping[str, Json], flag: str) -> bool | None:
 
 def _from_0_1(value: Mapping[str, Json]) -> Draft:
     scenario = value["scenario"]
-    metrics = value.get("metrics") or {}
-    args = at(scenario, "load.args") or {}
+    metrics = section(value, "metrics")
+    args = section(scenario, "load.args")
     tool = text(at(scenario, "load.name")) or ""
-    head = (at(scenario, "platform.engine") or [{}])[0]
+    head = next(iter(items(scenario, "platform.engine")), None)
     roles = _roles_0_1(scenario)
     total = integer(at(metrics, "requests.total"))
     failed = integer(at(metrics, "requests.failures"))
     concurrency = positive(first(args, "max_concurrency", "concurrency"))
     rate = positive(first(args, "request_rate", "rate"))
     started = number(at(metrics, "time.start"))
-    name = text(head.get("name"))
+    name = text(at(head, "name"))
     return Draft(
         model=text(at(scenario, "model.name")),
         gpu=roles[0].gpu if roles else None,
         engine=name if engine(name) is not None else None,
-        engine_version=text(head.get("version")) or version_from_image(name),
+        engine_version=text(at(head, "version")) or version_from_image(name),
         roles=roles,
         isl=rounded(at(metrics, "requests.input_length.mean")),
         osl=rounded(at(metrics, "requests.output_length.mean")),
@@ -231,8 +231,8 @@ def _from_0_1(value: Mapping[str, Json]) -> Draft:
             requests_per_s=number(at(metrics, "throughput.requests_per_sec")),
         ),
         ttft=_with_unit(at(metrics, "latency.time_to_first_token")),
-        tpot=_tpot(at(metrics, "latency") or {}, tool),
-        itl=_itl(at(metrics, "latency") or {}, tool),
+        tpot=_tpot(section(metrics, "latency"), tool),
+        itl=_itl(section(metrics, "latency"), tool),
         e2e=_with_unit(at(metrics, "latency.request_latency")),
         completed=total - (failed or 0) if total is not None else None,
         failed=failed,
@@ -241,7 +241,7 @@ def _from_0_1(value: Mapping[str, Json]) -> Draft:
         tool_version=tool or None,
         issues=tuple(
             _pipeline_issue(pp)
-            for a in at(scenario, "host.accelerator") or []
+            for a in items(scenario, "host.accelerator")
             if (pp := integer(at(a, "parallelism.pp"))) is not None and pp > 1
         ),
     )
@@ -249,15 +249,15 @@ def _from_0_1(value: Mapping[str, Json]) -> Draft:
 
 def _roles_0_1(scenario: Mapping[str, Json]) -> tuple[RoleDraft, ...]:
     """One entry per engine replica; equal ones are counted as groups of one role."""
-    kinds = at(scenario, "host.type") or []
-    accelerators = at(scenario, "host.accelerator") or []
+    kinds = items(scenario, "host.type")
+    accelerators = items(scenario, "host.accelerator")
     counted: Counter[RoleDraft] = Counter()
     for kind, accelerator in zip(kinds, accelerators, strict=False):
         tp = integer(at(accelerator, "parallelism.tp"))
-        if kind not in _ROLES or tp is None:
+        if str(kind) not in _ROLES or tp is None:
             return ()
         role = RoleDraft(
-            role=_ROLES[kind],
+            role=_ROLES[str(kind)],
             groups=1,
             tp=tp,
             dp=integer(at(accelerator, "parallelism.dp")) or 1,

@@ -1,0 +1,182 @@
+"""`planner calibrate`: fit the model to your own measurements."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.output import emit_json, print_table, stderr, stdout
+
+if TYPE_CHECKING:
+    from planner.domain.calibration import Band, Calibration
+    from planner.measurements.fitting import FittedScope
+    from planner.storage.measured import StoredMeasurement
+    from planner.storage.store import Store
+
+
+def calibrate(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Result files to fit to; the imported ones when left out.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Only measurements of this model.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="Only measurements on this GPU.")] = None,
+    engine_version: Annotated[
+        str | None, typer.Option("--engine-version", help="Only measurements of this engine version.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Fit and report, store nothing.")] = False,
+    profiles: Annotated[
+        Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Fit a few physical factors to measurements, one calibration per model, GPU and engine version.
+
+    Says which factors moved, what the fit improves by leave-one-out, and how wide the bands are. Later recommendations use
+    it and say so.
+    """
+    from planner.measurements.fitting import fit_scopes
+    from planner.measurements.names import CatalogueNames
+    from planner.storage.store import open_store
+
+    names = CatalogueNames(profiles=profiles)
+    with open_store() as store:
+        if files:
+            stored = _from_files(files, names)
+        else:
+            stored = store.measurements.list(
+                model=names.model(model) if model else None,
+                gpu=names.gpu(gpu) if gpu else None,
+                engine_version=engine_version,
+            )
+        fitted = fit_scopes(stored, profiles=profiles, created_at=store.database.clock())
+        if not dry_run:
+            _save(store, fitted)
+    if json:
+        emit_json("calibration", {"stored": not dry_run, "scopes": [_document(f) for f in fitted]})
+        return
+    for f in fitted:
+        _print(f)
+    if dry_run:
+        stderr().print("nothing was stored (--dry-run)")
+
+
+def _from_files(files: list[Path], names: Any) -> tuple[StoredMeasurement, ...]:
+    from planner.measurements.importing import read_files
+    from planner.storage.measured import StoredMeasurement, measurement_hash
+
+    read, _ = read_files(files, names=names)
+    unique = {measurement_hash(m): m for f in read for m in f.measurements}
+    return tuple(StoredMeasurement(hash=h, measurement=m) for h, m in unique.items())
+
+
+def _save(store: Store, fitted: tuple[FittedScope, ...]) -> None:
+    for f in fitted:
+        if f.calibration is not None:
+            store.calibrations.save(f.calibration)
+
+
+def _document(f: FittedScope) -> dict[str, Any]:
+    from planner.storage.codec import CONVERTER
+
+    document: dict[str, Any] = CONVERTER.unstructure(f)
+    return document
+
+
+def _print(f: FittedScope) -> None:
+    from planner.measurements.calibration import provenance_text
+
+    scope = f.scope
+    title = f"{scope.model}, {scope.gpu}, {scope.engine} {scope.engine_version}"
+    out = stdout()
+    if f.calibration is None:
+        out.print(f"{title}: nothing to fit", markup=False)
+    else:
+        out.print(f"[bold]{title}[/bold]: {provenance_text(f.calibration)}")
+        _print_factors(f.calibration)
+        _print_improvements(f.calibration)
+        _print_region(f.calibration)
+    reasons: dict[str, int] = {}
+    for left in f.left_out:
+        reasons[left.reason] = reasons.get(left.reason, 0) + 1
+    for reason, count in reasons.items():
+        stderr().print(f"left out: {count} ({reason})", markup=False)
+
+
+def _print_factors(calibration: Calibration) -> None:
+    print_table(
+        ["factor", "multiplier", "68 % range", "moved"],
+        [
+            [
+                x.name,
+                f"{math.exp(x.log_value):.2f}",
+                f"{math.exp(x.log_value - x.log_sd):.2f} to {math.exp(x.log_value + x.log_sd):.2f}",
+                "yes" if x.moved else "",
+            ]
+            for x in calibration.factors
+        ],
+        right=(1, 2),
+    )
+
+
+def _print_improvements(calibration: Calibration) -> None:
+    from planner.domain.calibration import BandKind
+
+    print_table(
+        ["metric", "n", "error before", "after (leave-one-out)", "80 % band", "90 % band", "process"],
+        [
+            [
+                i.metric.value,
+                str(i.n),
+                f"{i.mape_before:.1%}",
+                f"{i.mape_after_loo:.1%}",
+                *(_band(calibration, i.metric.value, level) for level in (0.80, 0.90)),
+                "yes" if any(p.metric is i.metric for p in calibration.processes) else "",
+            ]
+            for i in calibration.improvements
+        ],
+        right=(1, 2, 3, 4, 5),
+    )
+    shown = {i.metric for i in calibration.improvements}
+    priors = [
+        b for b in calibration.bands if b.kind is BandKind.PRIOR and b.level < 0.95 and b.metric in shown
+    ]
+    if priors:
+        needs = " and ".join(
+            f"{level:.0%} needs {n}" for level, n in sorted({(b.level, b.needed) for b in priors})
+        )
+        stdout().print(f"* prior band, not yet from your own measurements ({needs} of them)")
+    worse = [i.metric.value for i in calibration.improvements if i.mape_after_loo > i.mape_before]
+    if worse:
+        stderr().print(
+            f"warning: {', '.join(worse)} did not improve; the model misses something these factors cannot express"
+        )
+
+
+def _band(calibration: Calibration, metric: str, level: float) -> str:
+    for b in calibration.bands:
+        if b.metric.value == metric and abs(b.level - level) < 1e-9:
+            return _band_text(b)
+    return "-"
+
+
+def _band_text(b: Band) -> str:
+    from planner.domain.calibration import BandKind
+
+    text = f"{math.exp(-b.log_half_width):.2f} to {math.exp(b.log_half_width):.2f}"
+    return text if b.kind is BandKind.CONFORMAL else f"{text} *"
+
+
+def _print_region(calibration: Calibration) -> None:
+    region = calibration.region
+    spans = []
+    for name, low, high in zip(region.names, region.low, region.high, strict=True):
+        if name == "disaggregated":
+            spans.append({(0.0, 0.0): "aggregated", (1.0, 1.0): "P/D"}.get((low, high), "aggregated and P/D"))
+        else:
+            spans.append(f"{name} {math.exp(low):,.4g} to {math.exp(high):,.4g}")
+    out = stdout()
+    out.print(f"measured: {', '.join(spans)}", markup=False)
+    out.print("outside that region bands are doubled and predictions say that they extrapolate")
