@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what is rarely used is imported when it is
     from planner.search.why_not import WhyNot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solved:
     """A question with its answer. `origin` says in a few words where it came from."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.views.metrics import change, figure
+from console.views.points import facts_of
 from planner.domain.deployment import DeploymentPlan, Role, RolePlan
 from planner.domain.evaluation import Evaluation
 from planner.domain.provenance import Estimate
@@ -62,9 +63,14 @@ def _parameters(plans: Sequence[DeploymentPlan]) -> list[CompareRow]:
     ]
     for role in (Role.AGGREGATED, Role.PREFILL, Role.DECODE):
         members = [p.role(role) for p in plans]
-        if any(m is not None for m in members):
+        if all(m is None for m in members):
+            continue
+        if any(m is None for m in members):
+            # a role that some plans do not have is one row: nothing in it can be compared
+            rows.append(_plain(f"{role.value} role", ["–" if m is None else _role_text(m) for m in members]))
+        else:
             rows.extend(
-                _plain(f"{role.value} {name}", [getter(m) if m is not None else "–" for m in members])
+                _plain(f"{role.value} {name}", [getter(m) for m in members if m is not None])
                 for name, getter in _ROLE_PARAMETERS
             )
     return rows
@@ -81,6 +87,10 @@ _ROLE_PARAMETERS: Final[tuple[tuple[str, Callable[[RolePlan], str]], ...]] = (
     ("max_num_seqs", lambda r: str(r.max_num_seqs)),
     ("max_num_batched_tokens", lambda r: str(r.max_num_batched_tokens)),
 )
+
+
+def _role_text(role: RolePlan) -> str:
+    return f"{role.label()} {facts_of(role).extras}"
 
 
 def _plain(name: str, texts: Sequence[str]) -> CompareRow:

@@ -40,7 +40,7 @@ class RoleFacts:
     gpu: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanPoints:
     """Columns of equal length, one entry per (plan, load). Rates are output tokens/s per GPU owned.
 

@@ -68,6 +68,7 @@ class ProblemScreen(MainScreen):
         """Follow the session; the catalogue's names arrive as suggestions."""
         self.watch(self.app, "session", self._session_changed)
         self._load_suggestions()
+        self._check_soon()
         self.query_one("#field-model", Input).focus()
 
     @work(thread=True, group="suggestions")
