@@ -24,6 +24,7 @@ class DecodePoints:
 
     batch: FloatArray
     step_ms: FloatArray
+    admission_ms: FloatArray  # from the arrival of the prompt's KV to the first token of this role
     tpot_ms: FloatArray
     rate_per_ms: FloatArray
     feasible: BoolArray
@@ -93,7 +94,10 @@ def decode_points(stack: RoleStack, workload: Workload, batch: FloatArray) -> De
     tpot = step / stack.accepted
     fits = b <= np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
     rate = b / (tpot * max(workload.osl - 1, 1))
-    return DecodePoints(batch=b, step_ms=step, tpot_ms=tpot, rate_per_ms=rate, feasible=fits)
+    admission = stack.handover_ms + (1.0 + stack.balance_steps) * step
+    return DecodePoints(
+        batch=b, step_ms=step, admission_ms=admission, tpot_ms=tpot, rate_per_ms=rate, feasible=fits
+    )
 
 
 def prefill_points(stack: RoleStack, workload: Workload) -> PrefillPoints:

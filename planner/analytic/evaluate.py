@@ -12,24 +12,25 @@ from planner.analytic.closed_loop import (
     length_cv_of_context,
     prefill_points,
     sequences_that_fit,
-    waiting_ms,
 )
+from planner.analytic.operating import prefill_ttft_ms
 from planner.analytic.stack import RoleStack, StepLoad
 from planner.domain.deployment import DeploymentPlan, Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
 from planner.domain.evaluation import Binding, Evaluation, MemoryBreakdown, StepBreakdown, StepTerm, TermTime
 from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec
-from planner.domain.provenance import Provenance
+from planner.domain.provenance import Estimate, Provenance
+from planner.perf.calibration import shipped_cell
 from planner.perf.components import Components
-from planner.perf.intervals import Metric, prior_interval
+from planner.perf.intervals import Metric, calibrated_interval, prior_interval
 from planner.perf.memory import rank_memory
 from planner.perf.operators.base import FloatArray
 from planner.perf.step import build_tables
 from planner.perf.tables import StepTables
 from planner.perf.transfer import kv_transfer_ms
 
-MODEL_VERSION = "1"
+MODEL_VERSION = "2"
 SIGNIFICANT_SHARE = 0.05  # terms below this share of a step do not decide its provenance
 
 _TERM_OF = {
@@ -145,7 +146,9 @@ class Pricer:
         demand = dec.rate_per_ms[0] * decode_ranks
         capacity = float(pre.capacity_per_ms[0, 0]) * servers
         utilisation = demand / capacity
-        ttft = self._prefill_ttft(pre, utilisation, servers) + moved + dec.step_ms[0]
+        count = np.array([[servers]])
+        before = prefill_ttft_ms(pre, utilisation[None, :], count, prefill.stack)
+        ttft = before[0] + moved + dec.admission_ms[0]
         in_flight = dec.batch[0] * decode_ranks + demand * ttft
         limit, binding = self._limit(decode, plan)
         sustainable = (utilisation < 0.98) & (dec.batch[0] <= limit)
@@ -158,8 +161,9 @@ class Pricer:
         batch, surplus = _invert(grid[0], in_flight, min(target, float(in_flight[last])), target)
         point = decode_points(decode.stack, workload, np.array([[batch]]))
         rate = float(point.rate_per_ms[0, 0]) * decode_ranks
-        used = np.array([rate / capacity])
-        ttft_ms = float(self._prefill_ttft(pre, used, servers)[0]) + moved + float(point.step_ms[0, 0])
+        used = np.array([[rate / capacity]])
+        ttft_ms = float(prefill_ttft_ms(pre, used, count, prefill.stack)[0, 0]) + moved
+        ttft_ms += float(point.admission_ms[0, 0])
         ttft_ms += surplus / rate
         if surplus <= 0.0:
             binding = Binding.LOAD
@@ -174,22 +178,6 @@ class Pricer:
             plan, roles=(prefill, decode), steps=steps, ttft_ms=ttft_ms, tpot_ms=float(point.tpot_ms[0, 0]),
             requests_per_s=rate * 1000.0, transfer=moved, binding=binding,
         )  # fmt: skip
-
-    @staticmethod
-    def _prefill_ttft(pre: object, utilisation: FloatArray, servers: float) -> FloatArray:
-        from planner.analytic.closed_loop import PrefillPoints
-
-        assert isinstance(pre, PrefillPoints)  # noqa: S101
-        u = np.minimum(utilisation, 1.0 - 1e-6)
-        service = float(pre.idle_ms[0, 0]) + float(pre.busy_ms[0, 0] - pre.idle_ms[0, 0]) * u
-        wait = waiting_ms(
-            service_ms=service,
-            utilisation=np.minimum(u, 0.98),
-            servers=np.full_like(u, servers * float(pre.prompts_per_step[0, 0])),
-        )
-        lockstep = 0.5 * float(pre.step_ms[0, 0]) * u if servers > 1 else 0.0
-        result: FloatArray = service + wait + lockstep
-        return result
 
     # --- shared ---
 
@@ -256,19 +244,27 @@ class Pricer:
                 if t.ms > SIGNIFICANT_SHARE * s.total_ms and t.term is not StepTerm.HOST
             )
         )
+        cells = [shipped_cell(self.model, r.pool.gpu, plan.engine) for r in roles]
+        calibrated = all(c is not None and c.rows > 0 for c in cells)
+        transferred = {c.transferred_from for c in cells if c is not None and c.transferred_from}
         extrapolates = self._extrapolates(plan, roles, steps)
+        extrapolates += tuple(f"calibration transferred from {t}" for t in sorted(transferred))
         output = requests_per_s * plan.workload.osl
         per_gpu = output / plan.gpus_owned
         outside = bool(extrapolates)
+
+        def band(value: float, metric: Metric) -> Estimate:
+            if calibrated:
+                return calibrated_interval(value, metric, extrapolates=outside)
+            return prior_interval(value, metric, provenance, extrapolates=outside)
+
         cost = None
         if self.usd_per_gpu_hour is not None and output > 0:
             cost = self.usd_per_gpu_hour * plan.gpus_owned / (output * 3600.0) * 1e6
         return Evaluation(
-            ttft_ms=prior_interval(ttft_ms, Metric.TTFT, provenance, extrapolates=outside),
-            tpot_ms=prior_interval(tpot_ms, Metric.TPOT, provenance, extrapolates=outside),
-            output_tok_s_per_gpu=prior_interval(
-                per_gpu, Metric.OUTPUT_RATE, provenance, extrapolates=outside
-            ),
+            ttft_ms=band(ttft_ms, Metric.TTFT),
+            tpot_ms=band(tpot_ms, Metric.TPOT),
+            output_tok_s_per_gpu=band(per_gpu, Metric.OUTPUT_RATE),
             tok_s_user=1000.0 / tpot_ms,
             total_tok_s_per_gpu=requests_per_s * (plan.workload.isl + plan.workload.osl) / plan.gpus_owned,
             requests_per_s=requests_per_s,
@@ -278,7 +274,7 @@ class Pricer:
             memory=tuple(r.memory for r in roles),
             kv_transfer_ms=transfer,
             binding=binding,
-            provenance=provenance,
+            provenance=Provenance.CALIBRATED if calibrated else provenance,
             extrapolates=extrapolates,
             engine=f"{plan.engine} {plan.engine_version}",
             model_version=MODEL_VERSION,

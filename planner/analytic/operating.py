@@ -108,7 +108,7 @@ def disaggregated_at(
     capacity = pre.capacity_per_ms * servers
     used = demand / capacity
     before = prefill_ttft_ms(pre, used, servers, prefill) + transfer_ms
-    ttft = before + dec.step_ms
+    ttft = before + dec.admission_ms
     in_flight = dec.batch * ranks + demand * ttft
     limit = admission_limit(decode, workload)
     ok = (used < PREFILL_SATURATION) & (dec.batch <= limit) & _rising(demand)

@@ -257,8 +257,8 @@ def _pair_points(
         service_ms=service, utilisation=utilisation, servers=servers * pre.prompts_per_step[first]
     )
     lockstep = np.where(servers > 1, 0.5, 0.0) * pre.step_ms[first] * np.minimum(utilisation, 1.0)
-    in_prefill_ms = service + wait + lockstep
-    ttft = in_prefill_ms + transfer[:, None] + dec.step_ms[second]
+    in_prefill_ms = prefill.frontend_ms[first] + service + wait + lockstep
+    ttft = in_prefill_ms + transfer[:, None] + dec.admission_ms[second]
     held = demand * (in_prefill_ms + transfer[:, None]) * workload.isl
     ok = dec.feasible[second] & (utilisation < 0.98) & (held <= prefill.kv_tokens[first] * servers)
     shape = ok.shape

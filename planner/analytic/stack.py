@@ -96,6 +96,7 @@ class RoleStack:
         self.launch_floor = _column([t.launch_floor_ms for t in tables])
         self.separate = _column([t.separate_prefill for t in tables]) > 0
         self.balance_steps = _column([t.balance_steps for t in tables])
+        self.handover_ms = _column([t.handover_ms for t in tables])
         self.frontend_ms = _column([t.frontend_ms for t in tables])
         self._async = _column([t.async_scheduling for t in tables]) > 0
         self._share = _column([t.moe_layer_share for t in tables])

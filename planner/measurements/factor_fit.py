@@ -48,12 +48,15 @@ def node_names(cell: tuple[str, str, str]) -> tuple[str, str, str]:
 
 def measured_logs(points: Sequence[Point]) -> FloatArray:
     """``[n, 3]`` logs in the order of `METRICS`; NaN where a row does not report one."""
-    return np.log(np.array([[p.measured.get(m, np.nan) for m in METRICS] for p in points], dtype=np.float64))
+    values = np.array([[p.measured.get(m, np.nan) for m in METRICS] for p in points], dtype=np.float64)
+    result: FloatArray = np.log(values)
+    return result
 
 
 def predicted_logs(answers: Sequence[RawPrediction]) -> FloatArray:
     """``[n, 3]`` logs in the order of `METRICS`."""
-    return np.log(np.array([[a.value(m) for m in METRICS] for a in answers]))
+    result: FloatArray = np.log(np.array([[a.value(m) for m in METRICS] for a in answers], dtype=np.float64))
+    return result
 
 
 def row_weight(point: Point) -> float:
@@ -178,7 +181,8 @@ def solve(at: Linearised, nodes: FloatArray, *, use: NDArray[np.bool_] | None = 
             sd = prior * LEVEL_SD[at.levels[i]]
             matrix[i, :, i, :] += np.diag(1.0 / sd**2)
         size = count * factors
-        found = np.linalg.solve(matrix.reshape(size, size), right.reshape(size)).reshape(count, factors)
+        best = np.linalg.solve(matrix.reshape(size, size), right.reshape(size))
+        found = np.asarray(best, dtype=np.float64).reshape(count, factors)
     return found
 
 

@@ -161,7 +161,8 @@ def cross_validate(
 def _inverse(kernel: FloatArray, use: NDArray[np.bool_], metric: int) -> tuple[NDArray[np.intp], FloatArray]:
     rows = np.flatnonzero(use)
     noise = NOISE * METRIC_NOISE[metric] / METRIC_SCALE[metric]
-    return rows, np.linalg.inv(kernel[np.ix_(rows, rows)] + noise * np.eye(len(rows)))
+    inverse = np.linalg.inv(kernel[np.ix_(rows, rows)] + noise * np.eye(len(rows)))
+    return rows, np.asarray(inverse, dtype=np.float64)
 
 
 def _learn(places: Places, kernel: FloatArray, residual: FloatArray, keep: NDArray[np.bool_]) -> Learned:

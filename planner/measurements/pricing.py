@@ -180,7 +180,9 @@ class PointPricer:
     ) -> PricedRoleOfRow:
         plan = role_of(config, subject, side, role)
         # published benchmarks send random tokens: experts are chosen evenly, chance apart
-        tables = build_tables(components, plan, subject.pool, subject.engine, popularity_cv=0.0)
+        tables = build_tables(
+            components, plan, subject.pool, subject.engine, popularity_cv=0.0, calibrated=False
+        )
         context = workload.isl if role is Role.PREFILL else workload.context_at_end
         memory = rank_memory(
             subject.model, with_tuned_buffers(plan), subject.pool.gpu, subject.engine,

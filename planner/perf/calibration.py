@@ -8,6 +8,7 @@ measurements by `planner.measurements.fit_pack`; `profiles/calibration/pack.json
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -23,34 +24,42 @@ from planner.domain.model import ModelSpec
 from planner.perf.operators.base import FloatArray
 from planner.perf.tables import CHUNK, TOKENS, StepTables
 
+SWITCH: Final = "WIDEPLAN_CALIBRATION"  # environment variable; "off" prices from curves and datasheets alone
 TURN_TOKENS: Final = 512.0  # between memory-bound decode steps and compute-bound prefill steps
 TURN_SHARPNESS: Final = 1.5
 BASE_GAP_MS: Final = 0.25  # of a step outside kernels: sampling, copies, graph launch
+BASE_HANDOVER_MS: Final = 40.0  # router hop, transfer set-up and polling on both sides
 BASE_ADMISSION_STEPS: Final = 1.0  # decode steps until a waiting prompt is looked at
 LAUNCH_DTYPES: Final = {ComputeDtype.FP4: "fp4", ComputeDtype.FP8: "fp8", ComputeDtype.BF16: "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
 class FactorSpec:
-    """A factor's prior: mean 0 in the logarithm with this standard deviation; `where` says what it scales."""
+    """A factor's prior: mean 0 in the logarithm with this standard deviation; `where` says what it scales.
+
+    `limit` bounds the logarithm: kernel curves come from measured tables, so a large factor on them would hide a
+    scheduling effect that does not carry over to other models.
+    """
 
     prior_log_sd: float
     where: str
+    limit: float
 
 
 FACTORS: Final[Mapping[str, FactorSpec]] = {
     "dense": FactorSpec(
-        0.25, "attention projections, dense MLPs, shared experts and head in decode-sized steps"
+        0.25, "attention projections, dense MLPs, shared experts and head in decode-sized steps", 0.4
     ),
-    "experts": FactorSpec(0.35, "routed experts in decode-sized steps"),
-    "experts_ep": FactorSpec(0.25, "the same, further, where experts are not split (expert parallel)"),
-    "attention": FactorSpec(0.30, "core attention of decodes"),
-    "comm": FactorSpec(0.35, "collectives, dispatch and combine"),
-    "prefill": FactorSpec(0.35, "all work of prompt-sized steps"),
-    "gap": FactorSpec(0.8, "time of every step outside kernels"),
-    "launch": FactorSpec(0.6, "host time to launch steps that no CUDA graph covers"),
-    "frontend": FactorSpec(0.7, "request handling before the first token"),
-    "admission": FactorSpec(1.2, "decode steps until the scheduler takes a prompt"),
+    "experts": FactorSpec(0.35, "routed experts in decode-sized steps", 0.9),
+    "experts_ep": FactorSpec(0.25, "the same, further, where experts are not split (expert parallel)", 0.6),
+    "attention": FactorSpec(0.30, "core attention of decodes", 0.4),
+    "comm": FactorSpec(0.35, "collectives, dispatch and combine", 0.7),
+    "prefill": FactorSpec(0.35, "all work of prompt-sized steps", 0.7),
+    "gap": FactorSpec(0.8, "time of every step outside kernels", 2.5),
+    "launch": FactorSpec(0.6, "host time to launch steps that no CUDA graph covers", 1.5),
+    "frontend": FactorSpec(0.7, "request handling before the first token", 2.5),
+    "handover": FactorSpec(0.8, "fixed time of passing a prompt from a prefill to a decode engine", 2.5),
+    "admission": FactorSpec(1.2, "decode steps until the scheduler takes a prompt", 3.5),
 }
 
 
@@ -85,7 +94,8 @@ def apply_factors(
     """`tables` with log-factors `logs` applied; missing names count as 0. Time stays monotone in the load."""
 
     def log(name: str) -> float:
-        return float(logs.get(name, 0.0))
+        limit = FACTORS[name].limit
+        return min(max(float(logs.get(name, 0.0)), -limit), limit)
 
     weight = prompt_weight(TOKENS)
 
@@ -114,6 +124,7 @@ def apply_factors(
         ),
         launch_floor_ms=tables.launch_floor_ms * float(np.exp(log("launch"))),
         balance_steps=tables.balance_steps + BASE_ADMISSION_STEPS * float(np.exp(log("admission"))),
+        handover_ms=BASE_HANDOVER_MS * float(np.exp(log("handover"))),
         frontend_ms=tables.frontend_ms * float(np.exp(log("frontend"))),
     )
 
@@ -160,6 +171,20 @@ def load_factor_pack(folder: Path | None = None) -> FactorPack | None:
         return None
     data = json.loads(path.read_text(encoding="utf-8"))
     return FactorPack(nodes=data["nodes"], rows=data["rows"], measured_on=data.get("measured_on", {}))
+
+
+def shipped_cell(model: ModelSpec, gpu: GpuProfile, engine: str) -> CellFactors | None:
+    """Shipped factors for a model on a GPU under an engine; None without a pack or with ``WIDEPLAN_CALIBRATION=off``."""
+    if os.environ.get(SWITCH, "on").lower() in {"off", "0", "no", "false"}:
+        return None
+    pack = load_factor_pack()
+    return pack.cell(*cell_of(model, gpu, engine)) if pack is not None else None
+
+
+def far_half_width(metric: str) -> float | None:
+    """Log half-width of the 80 % interval far from every measured row; None without a pack."""
+    found = load_bands().get(metric)
+    return float(found[1].max()) if found is not None else None
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,14 +130,16 @@ def save_learned(path: Path, learned: Learned) -> None:
     words, index = {}, {}
     for circle, labels in learned.places.labels.items():
         words[circle], index[circle] = np.unique(labels, return_inverse=True)
-    np.savez_compressed(
-        path,
-        features=np.array(FEATURES),
-        numbers=learned.places.numbers.astype(np.float32),
-        weights=learned.weights.astype(np.float32),
-        **{f"words_{c}": words[c] for c in CIRCLES},
-        **{f"index_{c}": index[c].astype(np.int16) for c in CIRCLES},
-    )
+    arrays: dict[str, NDArray[Any]] = {
+        "features": np.array(FEATURES),
+        "numbers": learned.places.numbers.astype(np.float32),
+        "weights": learned.weights.astype(np.float32),
+    }
+    for circle in CIRCLES:
+        arrays[f"words_{circle}"] = words[circle]
+        arrays[f"index_{circle}"] = index[circle].astype(np.int16)
+    with path.open("wb") as handle:
+        np.savez_compressed(handle, allow_pickle=False, **arrays)
 
 
 @lru_cache(maxsize=4)

@@ -7,6 +7,7 @@ from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec, MoeMlp
 from planner.perf.balance import Phase
+from planner.perf.calibration import apply_factors, shipped_cell
 from planner.perf.components import Components, Part
 from planner.perf.dialects import DIALECTS, launch_floor_ms
 from planner.perf.operators.base import FloatArray
@@ -29,8 +30,9 @@ def build_tables(
     engine: EngineProfile,
     *,
     popularity_cv: float | None = None,
+    calibrated: bool = True,
 ) -> StepTables:
-    """Step tables of `role` on `pool`.
+    """Step tables of `role` on `pool`, with the shipped calibration of its engine and GPU family.
 
     `popularity_cv` overrides the spread of expert popularity (0 = forced balance). Raises nothing of its own:
     legality is checked before.
@@ -60,7 +62,7 @@ def build_tables(
     extra = 1.0 + drafts / model.num_layers
     scaled = {name: part.ms * (1.0 if name == "prefill_attn" else extra) for name, part in parts.items()}
     scaled["head"] = parts["head"].ms * (1.0 + drafts)
-    return StepTables(
+    tables = StepTables(
         attn_linear_ms=scaled["attn_linear"],
         dense_mlp_ms=scaled["dense_mlp"],
         shared_ms=scaled["shared"],
@@ -86,6 +88,10 @@ def build_tables(
         balance_steps=DIALECTS[engine.engine].balance_steps if p.dp > 1 else 0.0,
         frontend_ms=engine.frontend_ms,
     )
+    cell = shipped_cell(model, pool.gpu, engine.engine.value) if calibrated else None
+    if cell is None:
+        return tables
+    return apply_factors(tables, cell.logs, expert_parallel=p.expert_parallel)
 
 
 def _edge(within: FloatArray, grid: FloatArray) -> float:

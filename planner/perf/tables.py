@@ -70,4 +70,7 @@ class StepTables:
     launch_floor_ms: float = 0.0  # host time of a step that carries a prompt, which no CUDA graph covers
     separate_prefill: bool = False  # prompts run in steps of their own while decodes wait
     balance_steps: float = 0.0  # decode steps a prompt waits for company on the other DP ranks
+    handover_ms: float = (
+        0.0  # fixed time of passing a prompt from a prefill to a decode engine, transfer apart
+    )
     frontend_ms: float = 0.0  # request parsing, tokenisation and delivery of the first token
