@@ -181,7 +181,8 @@ def topology(snapshot: Snapshot) -> Topology:
         endpoints += [Endpoint(pod=pod, port=p, group=group, pool=pool) for p in serving_ports(pod, chosen)]
     sets = snapshot.group_sets
     groups = {i: _group(sets, i, pods) for i, pods in sorted(members.items())}
-    endpoints.sort(key=lambda e: (e.group, worker_index(e.pod), e.pod.meta.name, e.port))
+    place = {p.meta.uid or p.meta.key: i for i, p in enumerate(p for g in groups.values() for p in g.pods)}
+    endpoints.sort(key=lambda e: (place[e.pod.meta.uid or e.pod.meta.key], e.port))
     return Topology(groups, tuple(endpoints))
 
 

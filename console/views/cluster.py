@@ -165,7 +165,7 @@ def overview(snapshot: Snapshot) -> ClusterOverview:
         namespace=identity.namespace,
         now=snapshot.now,
         roles=_role_rows(snapshot, top, by_endpoint),
-        groups=tuple(_group_row(g, ranks) for g in top.groups.values()),
+        groups=_group_rows(top, ranks),
         endpoints=tuple(_endpoint_row(snapshot, e, by_endpoint) for e in top.endpoints),
         ranks=ranks,
         blockers=blockers(snapshot, top),
@@ -250,8 +250,15 @@ def _role_rows(
     return tuple(rows)
 
 
-def _group_row(group: Group, ranks: Sequence[RankRow]) -> GroupRow:
-    queues = [r.waiting for r in ranks if r.group == group.id.group and r.waiting is not None]
+def _group_rows(top: Topology, ranks: Sequence[RankRow]) -> tuple[GroupRow, ...]:
+    queues: dict[str, list[float]] = {}
+    for r in ranks:
+        if r.waiting is not None:
+            queues.setdefault(r.group, []).append(r.waiting)
+    return tuple(_group_row(g, queues.get(g.id.group, [])) for g in top.groups.values())
+
+
+def _group_row(group: Group, queues: Sequence[float]) -> GroupRow:
     mean = statistics.fmean(queues) if queues else 0.0
     return GroupRow(
         id=group.id,
@@ -290,11 +297,14 @@ def _rank_rows(
 ) -> tuple[RankRow, ...]:
     hot = _hot(top, by_endpoint)
     rows: list[RankRow] = []
+    pod, short = None, ""  # endpoints of a pod follow one another
     for e in top.endpoints:
         where = (e.pod.meta.namespace, e.pod.meta.name, e.port)
         silent = snapshot.silent.get(f"{where[0]}/{where[1]}:{where[2]}", "")
         readings = [] if silent else by_endpoint.get(where, [])
-        label = f"{short_name(e.pod)}:{e.port}"
+        if e.pod is not pod:
+            pod, short = e.pod, short_name(e.pod)
+        label = f"{short}:{e.port}"
         if not readings:
             rows.append(
                 RankRow(

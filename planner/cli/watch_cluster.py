@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from planner.cli.render_cluster import overview_json, print_overview
@@ -23,6 +24,7 @@ async def follow(source: ClusterSource, *, updates: int | None, json: bool) -> N
 
     shown = 0
     while updates is None or shown < updates:
+        started = time.monotonic()
         view = overview(source.snapshot())
         if json:
             _line(overview_json(view))
@@ -34,8 +36,10 @@ async def follow(source: ClusterSource, *, updates: int | None, json: bool) -> N
         shown += 1
         if isinstance(source, RecordedSource) and source.ended and not await source.changed(0.0):
             return
+        shown_s = time.monotonic() - started
         await source.changed(IDLE_S)
-        await asyncio.sleep(COALESCE_S)
+        # A big cluster takes a while to show; events must not wait for it more than a third of the time.
+        await asyncio.sleep(max(COALESCE_S, 2.0 * shown_s))
 
 
 def _line(payload: object) -> None:

@@ -19,7 +19,13 @@ PODS = Served(KINDS[Kind.PODS], "v1")
 
 def pod(name: str, version: str, **labels: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": version, "labels": labels},
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "labels": labels,
+        },
         "spec": {"containers": [{"name": "vllm"}]},
         "status": {"phase": "Running"},
     }
@@ -38,7 +44,12 @@ def bookmark(version: str) -> bytes:
 
 
 def expired(version: int = 1) -> bytes:
-    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": f"too old resource version: {version} (9)"}
+    status = {
+        "kind": "Status",
+        "code": 410,
+        "reason": "Expired",
+        "message": f"too old resource version: {version} (9)",
+    }
     return event("ERROR", status)
 
 
@@ -62,7 +73,9 @@ class ScriptedApi:
         raise ApiError(404, "NotFound", path)
 
     @asynccontextmanager
-    async def lines(self, path: str, query: Query, *, timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def lines(
+        self, path: str, query: Query, *, timeout_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         self.queries.append(dict(query))
         script = self.watches.pop(0)
         if isinstance(script, Exception):

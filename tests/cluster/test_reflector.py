@@ -65,7 +65,8 @@ def test_410_in_the_stream_or_as_a_status_lists_again_and_deletes_what_vanished(
 def test_an_expired_page_starts_the_list_over() -> None:
     gone = ApiError(410, "Expired", "continue")
     api = ScriptedApi(
-        lists=[listing(pod("a", "1"), version="1", token="t"), gone, listing(pod("b", "2"), version="3")], watches=[]
+        lists=[listing(pod("a", "1"), version="1", token="t"), gone, listing(pod("b", "2"), version="3")],
+        watches=[],
     )
     sink = Memory()
     assert run(api, sink, 1) == [(Outcome.LISTED, 0.0)]
@@ -74,7 +75,8 @@ def test_an_expired_page_starts_the_list_over() -> None:
 
 def test_a_cut_connection_resumes_from_the_last_version() -> None:
     api = ScriptedApi(
-        lists=[listing(version="1")], watches=[[event("ADDED", pod("a", "4")), CUT], [event("ADDED", pod("b", "5"))]]
+        lists=[listing(version="1")],
+        watches=[[event("ADDED", pod("a", "4")), CUT], [event("ADDED", pod("b", "5"))]],
     )
     sink = Memory()
     outcomes = run(api, sink, 3)
@@ -85,7 +87,9 @@ def test_a_cut_connection_resumes_from_the_last_version() -> None:
 
 
 def test_garbage_in_the_stream_is_a_failure_not_a_crash() -> None:
-    api = ScriptedApi(lists=[listing(version="1")], watches=[[b'{"type": "ADD'], [b"[]", event("ADDED", pod("a", "3"))]])
+    api = ScriptedApi(
+        lists=[listing(version="1")], watches=[[b'{"type": "ADD'], [b"[]", event("ADDED", pod("a", "3"))]]
+    )
     sink = Memory()
     assert [o for o, _ in run(api, sink, 3)] == [Outcome.LISTED, Outcome.FAILED, Outcome.WATCHED]
     assert list(sink.held) == ["ns/a"]
@@ -127,14 +131,17 @@ def test_retry_after_is_honoured_and_denials_are_asked_rarely() -> None:
 
 def test_a_watch_refused_for_its_version_lists_again() -> None:
     api = ScriptedApi(
-        lists=[listing(version="1"), listing(version="2")], watches=[ApiError(400, "BadRequest", "version"), []]
+        lists=[listing(version="1"), listing(version="2")],
+        watches=[ApiError(400, "BadRequest", "version"), []],
     )
     assert [o for o, _ in run(api, Memory(), 3)] == [Outcome.LISTED, Outcome.FAILED, Outcome.LISTED]
 
 
 def test_lists_again_after_a_while_even_when_the_watch_is_quiet() -> None:
     """A server restored from a backup answers an old version with silence."""
-    api = ScriptedApi(lists=[listing(pod("a", "1"), version="9"), listing(version="2")], watches=[[bookmark("9")]])
+    api = ScriptedApi(
+        lists=[listing(pod("a", "1"), version="9"), listing(version="2")], watches=[[bookmark("9")]]
+    )
     sink = Memory()
     outcomes = run(api, sink, 3, relist_s=25.0)
     assert outcomes[-1][0] is Outcome.LISTED
@@ -153,7 +160,11 @@ NAMES = st.sampled_from("abcd")
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, str]]:
-    return draw(st.lists(st.tuples(st.sampled_from(["put", "delete", "cut", "expire", "bookmark"]), NAMES), max_size=30))
+    return draw(
+        st.lists(
+            st.tuples(st.sampled_from(["put", "delete", "cut", "expire", "bookmark"]), NAMES), max_size=30
+        )
+    )
 
 
 @given(histories())
@@ -170,7 +181,9 @@ def test_after_any_history_the_sink_holds_what_the_server_holds(history: list[tu
             truth[name] = pod(name, str(version))
             lines.append(event(verb, truth[name]))
         elif kind == "delete" and name in truth:
-            lines.append(event("DELETED", {**truth.pop(name), "metadata": pod(name, str(version))["metadata"]}))
+            lines.append(
+                event("DELETED", {**truth.pop(name), "metadata": pod(name, str(version))["metadata"]})
+            )
         elif kind == "bookmark":
             lines.append(bookmark(str(version)))
         elif kind == "cut":
