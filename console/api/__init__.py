@@ -1,0 +1,1 @@
+"""The browser console: application, security, routes, live events."""
