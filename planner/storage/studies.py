@@ -212,8 +212,8 @@ class StudyRepository:
                 continue
         raise InputError(_busy(study))
 
-    def trials(self, study: str, *, state: TrialState | None = None) -> tuple[Trial, ...]:
-        """All trials of a study in the order of their numbers, optionally of one state."""
+    def trials(self, study: str, *, state: TrialState | None = None, after: int = -1) -> tuple[Trial, ...]:
+        """All trials of a study in the order of their numbers, optionally of one state or with numbers above `after`."""
         with self._db.read() as session:
             statement = (
                 sa_select(
@@ -228,6 +228,8 @@ class StudyRepository:
                 .where(col(TrialRow.study_id) == _study_id(session, study))
                 .order_by(col(TrialRow.number))
             )
+            if after >= 0:
+                statement = statement.where(col(TrialRow.number) > after)
             if state is not None:
                 statement = statement.where(col(TrialRow.state) == state.value)
             with _no_collection():
