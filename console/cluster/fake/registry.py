@@ -35,6 +35,7 @@ from console.cluster.fake.status import (
 from console.cluster.fake.store import Store
 
 Object = dict[str, Any]
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Admission = Callable[[Resource, Object, Mapping[str, Any] | None], None]
 
 
@@ -196,6 +197,11 @@ class Registry:
             now=self.now(),
         )
         new = applied.object
+        if how.manager == "kubectl" and LAST_APPLIED in (new["metadata"].get("annotations") or {}):
+            # The server keeps the note of earlier client-side applies up to date.
+            note = {k: v for k, v in body.items() if k != "status"}
+            text = json.dumps(note, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+            new["metadata"]["annotations"] = {**new["metadata"]["annotations"], LAST_APPLIED: text}
         if old is None:
             new["metadata"].pop("resourceVersion", None)
         obj = self._prepared(res, new, old, namespace)
