@@ -157,6 +157,8 @@ def _pool(
         fabric, note = _fabric(gpu, rdma, profiles)
         notes.append(note)
         shape = default_node(gpu, fabric, overlay=profiles)
+    if _PRODUCT in shape.node_labels and shape.provider is not Provider.GENERIC and not notes:
+        notes.append(f"taken for {shape.id} by labels of {shape.provider}; --cluster names another shape")
     if shape.provider is Provider.GENERIC and not notes:
         notes.append(f"the speed of the network cannot be seen: {fabric.id} assumed; --fabric names another")
     if rdma and shape.rdma_resource not in rdma:

@@ -327,3 +327,20 @@ def rbac(
     from planner.export.yaml import dump_stream
 
     sys.stdout.write(dump_stream([((), m) for m in role_manifests(namespace=namespace, subject=subject)]))
+
+
+@app.command()
+def demo(
+    plan: Annotated[
+        Path | None, typer.Argument(help="A saved plan to deploy in it; default: an empty cluster.")
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=2000, help="Nodes of 8 H200.")] = 4,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 = any.")] = 0,
+    kubeconfig: Annotated[Path, typer.Option("--kubeconfig", help="File to write the kubeconfig to.")] = Path(
+        "wideplan-demo.kubeconfig"
+    ),
+) -> None:
+    """Run a cluster in a box until Ctrl-C: kubectl and planner work against it. Nothing leaves this machine."""
+    from planner.cli.demo_cluster import serve
+
+    run(serve(plan, nodes=nodes, port=port, kubeconfig=kubeconfig))

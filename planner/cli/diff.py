@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,7 @@ def diff(
 
     Exit status 0: no difference; 1: differences; 4: cluster not reachable. Nothing is changed.
     """
-    title, manifests = _manifests(
+    title, manifests = render_plan(
         plan, name=name, namespace=namespace, settings=settings or [], profiles=profiles
     )
     report = run(_report(title, manifests, namespace=namespace, context=context, kubeconfig=kubeconfig))
@@ -47,9 +48,15 @@ def diff(
     raise typer.Exit(int(ExitCode.ANSWERED_NO if report.drifted else ExitCode.OK))
 
 
-def _manifests(
-    plan: Path, *, name: str | None, namespace: str | None, settings: list[str], profiles: Path | None
+def render_plan(
+    plan: Path,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    settings: Sequence[str] = (),
+    profiles: Path | None = None,
 ) -> tuple[str, tuple[Manifest, ...]]:
+    """The deployment's name and the manifests of a saved plan. Errors of `load_plan` and ``export.*``."""
     from planner import __version__
     from planner.catalog.plans import load_plan
     from planner.cli.export import load_facts
@@ -61,7 +68,7 @@ def _manifests(
     loaded = load_plan(plan)
     model, hardware = load_facts(loaded, profiles=profiles)
     options = apply_settings(
-        ExportOptions(namespace=namespace, name=name, created_by=f"wideplan {__version__}"), settings
+        ExportOptions(namespace=namespace, name=name, created_by=f"wideplan {__version__}"), list(settings)
     )
     made = export_plan(loaded, model=model, hardware=hardware, options=options)
     return options.name or slug(loaded.name), made.manifests

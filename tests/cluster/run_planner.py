@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def planner(*args: str, kubeconfig: Path | None = None, timeout: float = 90.0, **env: str) -> subprocess.CompletedProcess[str]:
+def planner(
+    *args: str, kubeconfig: Path | None = None, timeout: float = 90.0, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Run ``planner ARGS…``; `kubeconfig` becomes KUBECONFIG."""
     environment = {**os.environ, **env, "KUBECONFIG": str(kubeconfig or ROOT / "no-kubeconfig-here")}
     environment.pop("KUBERNETES_SERVICE_HOST", None)

@@ -130,9 +130,8 @@ async def client(port: int, kubeconfig: str, *, metrics: bool) -> None:
     def note(change: Any) -> None:
         nonlocal changes
         changes += 1
-        for v in getattr(change, "views", ()):
-            if getattr(v, "message", ""):
-                lags.append(time.time() - float(v.message))
+        sent = [float(v.message) for v in getattr(change, "views", ()) if getattr(v, "message", "")]
+        lags.extend(time.time() - at for at in sent)
 
     source.subscribe(note)
     end = time.monotonic() + 6.0

@@ -143,6 +143,6 @@ def reflector(api: ScriptedApi, sink: Memory, *, step: float = 10.0, **timing: f
         namespace="ns",
         sink=sink,
         clock=Clock(step),
-        random=Random(1),
+        random=Random(1),  # noqa: S311
         timing=Timing(**timing),
     )

@@ -110,7 +110,7 @@ class Player:
             self.problems.append(f"{where}: answered {body[:300]!r}")
             return
         media = response.headers.get("Content-Type", "").split(";")[0]
-        if wanted.get("content_type") and "body_omitted" not in wanted and wanted["status"] not in (301,):
+        if wanted.get("content_type") and "body_omitted" not in wanted and wanted["status"] != 301:
             self.same(where, "media type", wanted["content_type"].split(";")[0], media)
         warnings = (wanted.get("headers") or {}).get("warning")
         if warnings is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from run_planner import planner
+from run_planner import ROOT, planner
 
 from console.cluster.fake.box import Box, cluster_in_a_box, put
 from console.cluster.fake.engines import Load
@@ -22,8 +22,12 @@ ESTIMATE = (
     "--decode", "1x(tp1,dp16,ep16)", "--isl", "4000", "--osl", "1000", "--concurrency", "512",
 )  # fmt: skip
 LOADS = {
-    "prefill": Load(requests_per_s=1.0, prompt_tokens=4000, output_tokens=1, ttft_s=0.4, running=1, prefix_hit=0.0),
-    "decode": Load(requests_per_s=1.0, prompt_tokens=4000, output_tokens=1000, ttft_s=0.03, itl_s=0.03, running=32),
+    "prefill": Load(
+        requests_per_s=1.0, prompt_tokens=4000, output_tokens=1, ttft_s=0.4, running=1, prefix_hit=0.0
+    ),
+    "decode": Load(
+        requests_per_s=1.0, prompt_tokens=4000, output_tokens=1000, ttft_s=0.03, itl_s=0.03, running=32
+    ),
 }
 
 
@@ -35,7 +39,9 @@ class BoxThread:
         self.box: Box | None = None
         self._stop = asyncio.Event()
         self._up = threading.Event()
-        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._run(objects, nodes),), daemon=True)
+        self._thread = threading.Thread(
+            target=self.loop.run_until_complete, args=(self._run(objects, nodes),), daemon=True
+        )
         self._thread.start()
         assert self._up.wait(10)
 
@@ -282,3 +288,26 @@ def test_put_knows_every_exported_kind(manifests: list[dict[str, Any]]) -> None:
         put(server, manifest)
     kinds = {(r.api_version, r.kind) for r in server.kinds()}
     assert {(m["apiVersion"], m["kind"]) for m in manifests} <= kinds
+
+
+def test_the_demo_cluster_serves_kubectl_and_never_overwrites_a_kubeconfig(
+    plan: Path, tmp_path: Path
+) -> None:
+    import subprocess
+    import sys
+
+    mine = tmp_path / "mine"
+    mine.write_text("apiVersion: v1\nkind: Config\n", encoding="utf-8")
+    refused = planner("cluster", "demo", "--kubeconfig", str(mine))
+    assert (refused.returncode, "cluster.demo_kubeconfig" in refused.stderr) == (2, True)
+    assert mine.read_text(encoding="utf-8").startswith("apiVersion: v1\nkind: Config\n")
+    code = "from planner.cli.cluster import app; app(standalone_mode=False)"
+    target = tmp_path / "demo"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "demo", str(plan), "--kubeconfig", str(target)], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
+    ) as demo:  # fmt: skip
+        assert demo.stdout is not None
+        assert demo.stdout.readline().strip() == f"export KUBECONFIG={target}"
+        assert status(target, "--no-metrics")["endpoints_ready"] == 32
+        demo.terminate()

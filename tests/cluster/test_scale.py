@@ -72,7 +72,7 @@ def page(rank: int, *, seconds: float, random: Random) -> str:
 @pytest.mark.slow
 def test_four_thousand_ranks_are_read_in_a_period_of_ten_seconds() -> None:
     """8 ranks x 500 pods, twice, pages of about 30 kB: parsing and windows take less than one period."""
-    random = Random(1)
+    random = Random(1)  # noqa: S311
     pages = [[page(r, seconds=s, random=random) for r in range(8)] for s in (100.0, 110.0)]
     windows = RankWindows()
     spent = 0.0

@@ -117,7 +117,7 @@ async def world(
     api = connect(kubeconfig=str(kubeconfig))
     options = LiveOptions(namespace="default", metrics=metrics, timing=timing, kinds=kinds, period_s=0.2)
     identity = Identity(source="live", context="test", server=api.server, namespace="default")
-    source = LiveSource(api, options, identity=identity, random=Random(1), wall=wall)
+    source = LiveSource(api, options, identity=identity, random=Random(1), wall=wall)  # noqa: S311
     try:
         if start:
             await source.start()

@@ -161,7 +161,9 @@ class FakeServer:
             return answer(dict(discovery.VERSION))
         if path == "/openapi/v2":
             # An empty document is a valid protobuf message: kubectl finds no schema there and checks nothing.
-            return web.Response(body=b"", content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+            return web.Response(
+                body=b"", content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+            )
         if parts[:2] == ["openapi", "v3"]:
             return self._openapi(request, parts[2:])
         if parts and parts[0] in ("api", "apis"):

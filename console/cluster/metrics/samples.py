@@ -91,7 +91,9 @@ class Histogram:
         """The `q` quantile, linear inside its bucket; None without observations."""
         if self.total <= 0:
             return None
-        wanted = max(q * self.total, min(1.0, self.total))  # the lowest one lies in the first bucket that holds any
+        wanted = max(
+            q * self.total, min(1.0, self.total)
+        )  # the lowest one lies in the first bucket that holds any
         i = bisect_left(self.counts, wanted)
         if i >= len(self.bounds):
             last = self.bounds[-1] if self.bounds else 0.0
