@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar, Final
 
 from textual.app import App
@@ -15,18 +16,40 @@ from textual.worker import get_current_worker
 
 from console.tui.commands import COMMANDS, find
 from console.tui.screens.base import MainScreen
-from console.tui.screens.frontier import FrontierScreen
 from console.tui.screens.help import HelpScreen, JumpScreen
-from console.tui.screens.problem import ProblemScreen
 from console.tui.screens.texts import PromptScreen
-from console.tui.services import Services, Solved
+from console.tui.services import ClusterChoice, Services, Solved
 from console.tui.session import Phase, Session
 from console.tui.settings import Settings
 from console.tui.themes import DARK, THEMES
 from planner.domain.errors import Issue, PlannerError, did_you_mean
 from planner.search.ask import Request
 
-MAIN_SCREENS: Final[tuple[type[MainScreen], ...]] = (FrontierScreen, ProblemScreen)
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A main screen; its module is imported when it is first shown."""
+
+    name: str
+    title: str
+    module: str
+    cls: str
+
+    def load(self) -> type[MainScreen]:
+        """The screen's class."""
+        found: type[MainScreen] = getattr(import_module(f"console.tui.screens.{self.module}"), self.cls)
+        return found
+
+    def make(self) -> MainScreen:
+        """A new screen."""
+        return self.load()()
+
+
+MAIN_SCREENS: Final = (
+    Entry("frontier", "Frontier", "frontier", "FrontierScreen"),
+    Entry("problem", "Problem", "problem", "ProblemScreen"),
+    Entry("cluster", "Cluster", "cluster", "ClusterScreen"),
+)
 
 
 class PlannerApp(App[None]):
@@ -35,10 +58,10 @@ class PlannerApp(App[None]):
     TITLE = "wideplan"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {s.NAME: s for s in MAIN_SCREENS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {s.name: s.make for s in MAIN_SCREENS}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(str(n), f"show('{s.NAME}')", s.TITLE or s.NAME, show=False, id=f"app.{s.NAME}")
+            Binding(str(n), f"show('{s.name}')", s.title, show=False, id=f"app.{s.name}")
             for n, s in enumerate(MAIN_SCREENS, start=1)
         ),
         Binding("colon", "prompt", "Command", key_display=":", id="app.command"),
@@ -56,12 +79,14 @@ class PlannerApp(App[None]):
         request: Request | None = None,
         origin: str = "",
         settings: Settings | None = None,
+        cluster: ClusterChoice | None = None,
     ) -> None:
         super().__init__()
         self.services = services
         self._settings = settings or Settings()
         self._first = (request, origin)
         self._history: list[str] = []
+        self.cluster = cluster or ClusterChoice()
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = self._settings.theme or DARK
@@ -69,7 +94,7 @@ class PlannerApp(App[None]):
     @property
     def tabs(self) -> tuple[tuple[str, str, str], ...]:
         """(key, name, title) of the main screens."""
-        return tuple((str(n), s.NAME, s.TITLE or s.NAME) for n, s in enumerate(MAIN_SCREENS, start=1))
+        return tuple((str(n), s.name, s.title) for n, s in enumerate(MAIN_SCREENS, start=1))
 
     def on_mount(self) -> None:
         """Show the first screen at once; the answer follows."""
@@ -182,6 +207,8 @@ class PlannerApp(App[None]):
             self.choose_recipe(argument)
         elif command.name == "theme":
             self._set_theme(argument)
+        elif command.name in {"context", "namespace", "replay"}:
+            self._choose_cluster(command.name, argument)
         elif command.name == "keys":
             self.push_screen(HelpScreen(self.focused, self.screen, ids=True))
         elif command.name == "jump":
@@ -219,6 +246,17 @@ class PlannerApp(App[None]):
         self.action_show("frontier")
         self.ask(request, f"recipe {name}")
 
+    def _choose_cluster(self, what: str, value: str) -> None:
+        """Follow another cluster, namespace or recording."""
+        if what == "replay" and not value:
+            self.notify("name a recording: :replay FILE", severity="warning")
+            return
+        self.cluster = self.cluster.changed(what, value)
+        shown = self.current_mode == "cluster"
+        self.action_show("cluster")
+        if shown or getattr(self.screen, "connected", False):
+            self.screen.connect()  # type: ignore[attr-defined]
+
     def _set_theme(self, name: str) -> None:
         names = [t.name for t in THEMES]
         if name in names:
@@ -239,7 +277,7 @@ def action_ids() -> frozenset[str]:
     from console.tui.widgets.grid import Grid
 
     owners: list[Any] = [
-        PlannerApp, *MAIN_SCREENS, MainScreen, Grid, compare.CompareScreen, slo.SloScreen, texts.TextScreen,
+        PlannerApp, *(entry.load() for entry in MAIN_SCREENS), MainScreen, Grid, compare.CompareScreen, slo.SloScreen, texts.TextScreen,
         texts.PromptScreen, texts.IssueScreen, help_screens.HelpScreen, help_screens.JumpScreen,
     ]  # fmt: skip
     return frozenset(b.id for o in owners for b in o.BINDINGS if isinstance(b, Binding) and b.id)

@@ -19,6 +19,10 @@ class Command:
 COMMANDS: Final = (
     Command(name="frontier", help="plot and ranked plans", aliases=("f", "fr")),
     Command(name="problem", help="edit model, hardware, workload and targets", aliases=("p", "pr")),
+    Command(name="cluster", help="what runs now, per DP rank", aliases=("cl",)),
+    Command(name="context", help="follow another cluster", aliases=("ctx",), argument="NAME"),
+    Command(name="namespace", help="follow another namespace; empty: all", aliases=("ns",), argument="NAME"),
+    Command(name="replay", help="show a recording of a cluster", argument="FILE"),
     Command(name="recipe", help="open a recipe", aliases=("r", "open"), argument="NAME"),
     Command(name="theme", help="change colours", argument="NAME"),
     Command(name="jump", help="a letter on every widget"),

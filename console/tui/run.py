@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.tui.app import PlannerApp, action_ids
-from console.tui.services import real_services
+from console.tui.services import ClusterChoice, real_services
 from console.tui.settings import Settings, load_settings, settings_path
 from console.tui.themes import PLAIN, THEMES
 from planner.domain.errors import InputError, Issue, MissingDataError, did_you_mean
@@ -15,12 +15,14 @@ from planner.search.ask import Request
 from planner.search.from_recipe import with_recipe
 
 
-def run(flags: Request, *, recipe: str | None, theme: str | None, config: Path | None) -> None:
+def run(
+    flags: Request, *, recipe: str | None, theme: str | None, config: Path | None, cluster: ClusterChoice
+) -> None:
     """Run the app until the user leaves. Raises PlannerError for what is wrong before it starts."""
     settings = _settings(theme, config)
     request = with_recipe(recipe, flags) if recipe is not None else flags
     origin = f"recipe {recipe}" if recipe is not None else "the command line"
-    PlannerApp(real_services(), request=request, origin=origin, settings=settings).run()
+    PlannerApp(real_services(), request=request, origin=origin, settings=settings, cluster=cluster).run()
 
 
 def _settings(theme: str | None, config: Path | None) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from planner.domain.problem import PlanningProblem
 from planner.search.ask import Request
 
 if TYPE_CHECKING:  # what is rarely used is imported when it is
+    from console.cluster.source import ClusterSource
     from console.views.manifests import ManifestView
     from planner.search.why_not import WhyNot
 
@@ -31,6 +32,25 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChoice:
+    """Which cluster to follow; the defaults are kubectl's own. A recording wins over a live cluster."""
+
+    context: str | None = None
+    namespace: str | None = None
+    all_namespaces: bool = False
+    replay: Path | None = None
+    speed: float | None = None
+
+    def changed(self, what: str, value: str) -> ClusterChoice:
+        """Another context, namespace (empty: all) or recording."""
+        if what == "replay":
+            return replace(self, replay=Path(value).expanduser())
+        if what == "namespace":
+            return replace(self, namespace=value or None, all_namespaces=not value, replay=None)
+        return replace(self, context=value or None, replay=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Calls may take seconds and raise PlannerError; the app runs them in threads.
 
@@ -40,6 +60,7 @@ class Services:
     solve: Callable[[Request, str], Solved]
     why_not: Callable[[Solved, str], WhyNot]
     manifest: Callable[[DeploymentPlan], ManifestView]
+    open_cluster: Callable[[ClusterChoice], ClusterSource]
     now: Callable[[], datetime]
     folder: Path
 
@@ -76,6 +97,21 @@ def ask_why_not(solved: Solved, text: str) -> WhyNot:
     return why_not(plan, problem, engine)
 
 
+def open_cluster(choice: ClusterChoice) -> ClusterSource:
+    """The source `choice` names; nothing is sent yet. Raises PlannerError."""
+    from console.cluster.open import Opening, make_source
+
+    return make_source(
+        Opening(
+            context=choice.context,
+            namespace=choice.namespace,
+            all_namespaces=choice.all_namespaces,
+            replay=choice.replay,
+            speed=choice.speed,
+        )
+    )
+
+
 def real_services() -> Services:
     """The services of a user's session."""
     from console.views.manifests import manifest_view
@@ -84,6 +120,7 @@ def real_services() -> Services:
         solve=solve_request,
         why_not=ask_why_not,
         manifest=manifest_view,
+        open_cluster=open_cluster,
         now=lambda: datetime.now(tz=UTC),
         folder=Path.cwd(),
     )

@@ -8,9 +8,10 @@ from planner import __version__
 from planner.catalog.hardware import load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
 from planner.domain.deployment import DeploymentPlan
+from planner.export.naming import slug
 from planner.export.options import ExportOptions, RoleHardware
 from planner.export.targets import export_plan
-from planner.export.targets.base import ExportFile
+from planner.export.targets.base import Export, ExportFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,8 @@ class ManifestView:
     notes: tuple[str, ...]
 
 
-def manifest_view(plan: DeploymentPlan) -> ManifestView:
-    """Render `plan` with default export options. Raises PlannerError for what cannot be exported."""
+def export_of(plan: DeploymentPlan) -> tuple[str, Export]:
+    """The name and the default export of `plan`. Raises PlannerError for what cannot be exported."""
     fabric = load_fabric(plan.fabric)
     hardware = {
         r.role: RoleHardware(
@@ -32,11 +33,13 @@ def manifest_view(plan: DeploymentPlan) -> ManifestView:
         )
         for r in plan.roles
     }
-    made = export_plan(
-        plan,
-        model=load_model(plan.model),
-        hardware=hardware,
-        options=ExportOptions(created_by=f"wideplan {__version__}"),
-    )
+    options = ExportOptions(created_by=f"wideplan {__version__}")
+    made = export_plan(plan, model=load_model(plan.model), hardware=hardware, options=options)
+    return slug(plan.name), made
+
+
+def manifest_view(plan: DeploymentPlan) -> ManifestView:
+    """Render `plan` with default export options. Raises PlannerError for what cannot be exported."""
+    _, made = export_of(plan)
     text = made.stream if made.stream is not None else "\n".join(f.text for f in made.files)
     return ManifestView(title=f"{plan.name}: {plan.label()}", text=text, files=made.files, notes=made.notes)

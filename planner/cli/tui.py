@@ -30,6 +30,22 @@ def tui(
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
     profiles: o.Profiles = None,
+    context: Annotated[
+        str | None, typer.Option("--context", help="Context of the kubeconfig, for the cluster screen.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Namespace; default: the context's.")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", help="A recording instead of a cluster (planner cluster record)."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed", min=0.01, help="Play the recording this many times faster; default: its end."
+        ),
+    ] = None,
     theme: Annotated[
         str | None, typer.Option("--theme", help="wideplan-dark, wideplan-light, high-contrast or no-colour.")
     ] = None,
@@ -48,6 +64,7 @@ def tui(
             )
         )
     from console.tui.run import run
+    from console.tui.services import ClusterChoice
     from planner.search.ask import Request
 
     flags = Request(
@@ -56,4 +73,5 @@ def tui(
     )  # fmt: skip
     asked = model is not None or gpu is not None or gpus is not None or cluster is not None
     name = recipe if recipe is not None or asked else DEFAULT_RECIPE
-    run(flags, recipe=name, theme=theme, config=config)
+    cluster = ClusterChoice(context=context, namespace=namespace, replay=replay, speed=speed)
+    run(flags, recipe=name, theme=theme, config=config, cluster=cluster)

@@ -16,6 +16,7 @@ from console.tui.app import PlannerApp
 from console.tui.services import Services, real_services
 from console.tui.settings import Settings
 from planner.search.ask import Request
+from tests.views.cluster_samples import StillSource
 from tests.views.samples import REQUEST, sample_solved
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -31,7 +32,13 @@ Script = Callable[[Pilot[Any]], Awaitable[None]]
 
 def sample_services(folder: Path = Path("/tmp"), **changes: Any) -> Services:  # noqa: S108 - shown, never written
     """Services whose answer is the made-up sample."""
-    base = replace(real_services(), solve=sample_solved, now=lambda: NOW, folder=folder)
+    base = replace(
+        real_services(),
+        solve=sample_solved,
+        now=lambda: NOW,
+        folder=folder,
+        open_cluster=lambda _: StillSource(),
+    )
     return replace(base, **changes)
 
 
@@ -93,3 +100,14 @@ def text_of(app: PlannerApp) -> str:
 def notes_of(app: PlannerApp) -> str:
     """What was notified, as text."""
     return "\n".join(n.message for n in app._notifications)
+
+
+async def until(pilot: Pilot[Any], done: Callable[[], bool], *, tries: int = 250) -> None:
+    """Wait for another thread of the app."""
+    for _ in range(tries):
+        if done():
+            await settle(pilot)
+            return
+        await pilot.pause(0.02)
+    msg = f"never happened; on screen:\n{text_of(pilot.app)}"
+    raise AssertionError(msg)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.tui.settings import Settings
-from tests.tui.harness import SIZES, before, sample_app
+from tests.tui.harness import SIZES, before, press, sample_app, text_of, until
 
 SMALL, MIDDLE, LARGE = SIZES
 
@@ -52,3 +52,13 @@ def test_intervals_on_logarithmic_axes_coloured_by_width(snap_compare: Any) -> N
 def test_themes(snap_compare: Any, theme: str) -> None:
     app = sample_app(settings=Settings(theme=theme))
     assert snap_compare(app, run_before=before("space", "j"), terminal_size=MIDDLE)
+
+
+@pytest.mark.parametrize("size", [SMALL, MIDDLE], ids=lambda s: f"{s[0]}x{s[1]}")
+def test_cluster(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def shown(pilot: Any) -> None:
+        await before("3")(pilot)
+        await until(pilot, lambda: "per DP rank" in text_of(pilot.app))
+        await press(pilot, "end")
+
+    assert snap_compare(sample_app(), run_before=shown, terminal_size=size)

@@ -184,7 +184,7 @@ class PromptScreen(ModalScreen[str | None]):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         text = event.value.strip()
-        names = {k[0] for k in self._known}
+        names = {k[0].split(" ")[0] for k in self._known}
         if self._known and text.split(" ")[0] not in names:
             text = self._chosen() or text
         self.dismiss(text)

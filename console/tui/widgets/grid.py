@@ -92,8 +92,16 @@ class Grid(ScrollView, can_focus=True):
             """The table that sent it."""
             return self.grid
 
-    def __init__(self, columns: Sequence[Column], *, id: str | None = None, empty: str = "") -> None:  # noqa: A002
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        id: str | None = None,  # noqa: A002 - textual's own name
+        empty: str = "",
+        keep_styles: bool = False,
+    ) -> None:
         super().__init__(id=id)
+        self._keep_styles = keep_styles  # cells keep their own colours under the cursor
         self._columns = tuple(columns)
         self._rows: tuple[Row, ...] = ()
         self._cursor = 0
@@ -213,7 +221,10 @@ class Grid(ScrollView, can_focus=True):
             return Strip([Segment(set_cell_size(f" {text}", width), self.rich_style)], width)
         row = self._rows[line]
         if line == self._cursor:
-            return self._strip(row.cells, (), widths, self.get_component_rich_style("grid--cursor"), width)
+            styles = row.styles if self._keep_styles else ()
+            return self._strip(
+                row.cells, styles, widths, self.get_component_rich_style("grid--cursor"), width
+            )
         return self._strip(row.cells, row.styles, widths, self.rich_style, width)
 
     def _strip(
