@@ -57,12 +57,15 @@ class Answers:
     def __init__(self, *, profiles: Path | None, uploads: Path) -> None:
         self._profiles, self._uploads = profiles, uploads
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="solve")
+        # reads of the store and small views do not queue behind solving
+        self._quick = ThreadPoolExecutor(max_workers=8, thread_name_prefix="quick")
         self._solved: OrderedDict[Question, asyncio.Future[Answer]] = OrderedDict()
         self._texts: OrderedDict[object, asyncio.Future[Document]] = OrderedDict()
 
     def close(self) -> None:
         """Give up what has not started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._quick.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, question: Question) -> Answer:
         """The answer to `question`. Raises PlannerError."""
@@ -85,7 +88,7 @@ class Answers:
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Run `work` in a thread of this service."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *args))
+        return await asyncio.get_running_loop().run_in_executor(self._quick, partial(work, *args))
 
     async def _once(
         self,

@@ -6,28 +6,41 @@ import getpass
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 from fastapi import FastAPI
 
 from console.api import failures, login
 from console.api.access import Access
 from console.api.answers import Answers
-from console.api.guard import App, Guard
+from console.api.children import Children
+from console.api.events import Hub
+from console.api.guard import Guard
 from console.api.redact import RedactingFilter, Redactor
-from console.api.routes import frontier, pages, plans
+from console.api.routes import events, frontier, pages, plans, problems, studies
 from console.api.settings import Settings
 from console.api.state import ConsoleState, Keeper, LocalKeeper
+from console.api.study_data import StudyData
 from planner import __version__
 from planner.storage.store import open_store
 
-OPENAPI = "/api/v1/openapi.json"
+OPENAPI: Final = "/api/v1/openapi.json"
+STUDIES_S: Final = 1.0
+LISTED: Final = 50
 
 
-def create_app(settings: Settings, *, access: Access | None = None, keeper: Keeper | None = None) -> App:
+async def _studies(state: ConsoleState) -> str:
+    listed = await state.answers.run(studies.list_studies, state, LISTED, 0)
+    return state.redactor.text(listed.model_dump_json())
+
+
+def create_app(settings: Settings, *, access: Access | None = None, keeper: Keeper | None = None) -> Guard:
     """The console as an ASGI application. `access` holds the secrets; the caller shows the one-time address."""
     access = access or Access(user=getpass.getuser())
     keeper = keeper or LocalKeeper(access)
-    redactor = Redactor(access.secrets)
+    redactor = Redactor(access.secrets, places={str(settings.uploads): "uploads", str(Path.home()): "~"})
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "wideplan.console", "asyncio"):
         logging.getLogger(name).addFilter(RedactingFilter(redactor))
 
@@ -35,12 +48,22 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with open_store(settings.store) as store:
             answers = Answers(profiles=settings.profiles, uploads=settings.uploads)
-            app.state.console = ConsoleState(
-                settings=settings, keeper=keeper, redactor=redactor, answers=answers, store=store
+            state = app.state.console = ConsoleState(
+                settings=settings,
+                keeper=keeper,
+                redactor=redactor,
+                answers=answers,
+                store=store,
+                studies=StudyData(store),
+                children=Children(settings.store),
+                hub=Hub(),
             )
+            state.hub.add("studies", partial(_studies, state), every_s=STUDIES_S)
             try:
                 yield
             finally:
+                state.hub.close()
+                await state.children.close()
                 answers.close()
 
     app = FastAPI(
@@ -62,6 +85,6 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
     failures.install(app, redactor)
     app.include_router(login.router)
     app.include_router(pages.router)
-    app.include_router(frontier.router)
-    app.include_router(plans.router)
+    for module in (frontier, plans, problems, studies, events):
+        app.include_router(module.router)
     return Guard(app, hosts=settings.hosts, cookie=settings.cookie, keeper=keeper)

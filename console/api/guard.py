@@ -6,6 +6,7 @@ It is the outermost layer, so a route cannot be added that is not behind it (tes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final, Protocol, TypeAlias
@@ -20,6 +21,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_HOST: Final = re.compile(r"(?:\[(?P<six>[0-9a-f:]+)\]|(?P<name>[a-z0-9.-]+))(?::[0-9]{1,5})?", re.ASCII)
 SAFE: Final = frozenset({"GET", "HEAD"})
 METHODS: Final = SAFE | {"POST", "DELETE"}
 OPEN: Final = frozenset({"/login", "/healthz"})
@@ -63,7 +65,7 @@ class Guard:
     """ASGI layer around the whole application."""
 
     def __init__(self, app: App, *, hosts: Iterable[str], cookie: str, keeper: Gatekeeper) -> None:
-        self._app = app
+        self.inner = app
         self._hosts = frozenset(h.lower() for h in hosts)
         self._cookie = cookie
         self._keeper = keeper
@@ -71,7 +73,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, and add the headers."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
         if scope["type"] != "http":  # there are no websockets
             await send({"type": "websocket.close", "code": 1008})
@@ -87,7 +89,7 @@ class Guard:
             await _refuse(scope, headers, guarded, refusal)
             return
         scope.setdefault("state", {})["viewer"] = viewer
-        await self._app(scope, _bounded(receive, limit), guarded)
+        await self.inner(scope, _bounded(receive, limit), guarded)
 
     def _check_host(self, scope: Scope, headers: Mapping[str, list[str]]) -> None:
         given = headers.get("host", [])
@@ -156,10 +158,8 @@ def _headers(scope: Scope) -> dict[str, list[str]]:
 
 def _hostname(host: str) -> str:
     """The name without its port: ``[::1]:80`` gives ``::1``."""
-    try:
-        return (urlsplit(f"//{host.strip()}").hostname or "").lower()
-    except ValueError:
-        return ""
+    match = _HOST.fullmatch(host.strip().lower())
+    return "" if match is None else (match["six"] or match["name"])
 
 
 def _same_site(origin: str, host: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
@@ -25,15 +25,18 @@ _PATTERNS: Final = (
 class Redactor:
     """Replaces known secrets and whatever looks like one."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), *, places: Mapping[str, str] | None = None) -> None:
+        self._places = sorted((places or {}).items(), key=lambda item: len(item[0]), reverse=True)
         self._secrets = sorted((s for s in secrets if len(s) >= 8), key=len, reverse=True)
 
     def text(self, value: str) -> str:
-        """`value` without secrets."""
+        """`value` without secrets, and with `places` (folders of this machine) under their names."""
         for secret in self._secrets:
             value = value.replace(secret, HIDDEN)
         for pattern in _PATTERNS:
             value = pattern.sub(lambda m: f"{m[1]}{HIDDEN}", value)
+        for path, name in self._places:
+            value = value.replace(path, name)
         return value
 
 

@@ -9,8 +9,11 @@ from fastapi import Request
 
 from console.api.access import Access, Viewer
 from console.api.answers import Answers
+from console.api.children import Children
+from console.api.events import Hub
 from console.api.redact import Redactor
 from console.api.settings import Settings
+from console.api.study_data import StudyData
 from planner.storage.store import Store
 
 
@@ -55,6 +58,9 @@ class ConsoleState:
     redactor: Redactor
     answers: Answers
     store: Store
+    studies: StudyData
+    children: Children
+    hub: Hub
 
 
 def console_of(request: Request) -> ConsoleState:

@@ -46,6 +46,8 @@ PAGES: Final = (
          about="One plan: where the step and the memory go, why this one, and its manifests."),
     Page(path="/new", name="new", title="New problem",
          about="Model, hardware, traffic and targets; answered at once, or searched by simulation."),
+    Page(path="/studies", name="studies", title="Studies", charts=True,
+         about="Searches on simulated results: what was tried, how far they are, and the best so far."),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 import { $, check, copy, download, field, fill, h, say, select } from "../dom.js";
 import { address, get, params, problem, showProblem } from "../api.js";
 import { draw, picture } from "../chart.js";
+import { diff as diffOf } from "../code.js";
 import { parallel } from "../parcoords.js";
 import { comparison, planCard } from "../plan_card.js";
 import { shell } from "../shell.js";
@@ -271,8 +272,7 @@ async function showPins() {
 async function showDiff(element) {
   try {
     const diff = await get("/diff", { ...question(state), points: pins.slice(0, 2) });
-    const kind = (line) => (line.startsWith("@@") ? "at" : line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : "");
-    fill(element, h("pre", { class: "code diff", tabindex: "0", "aria-label": "Difference of the manifests" }, diff.lines.length ? diff.lines.map((l) => h("span", { class: kind(l) }, `${l}\n`)) : "No difference."));
+    fill(element, diffOf(diff.lines));
   } catch (error) { showProblem(element, error); }
 }
 

@@ -1,0 +1,35 @@
+"""Run one stored study: ``python -m console.api.study_process NAME [TRIALS]``.
+
+It stops, keeping every finished trial, when the study is no longer marked as running (somebody stopped it, here or in a
+terminal), when it is interrupted, and when the server that started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(name: str, trials: int | None) -> None:
+    """Resume `name` and follow its state."""
+    from planner.search.studies.threads import one_thread
+
+    one_thread()
+    from planner.domain.study import StudyState
+    from planner.search.studies.progress import Progress
+    from planner.search.studies.runner import Changes, resume
+    from planner.storage.store import open_store
+
+    parent = os.getppid()
+    with open_store() as store:
+
+        def report(progress: Progress) -> None:
+            del progress  # what is shown is read from the store, whoever runs the study
+            if os.getppid() != parent or store.studies.get(name).state is not StudyState.RUNNING:
+                raise KeyboardInterrupt
+
+        resume(store, name, report=report, changes=Changes(trials=trials))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
