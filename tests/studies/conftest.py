@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,8 @@ from planner.search.studies.evaluate import Fidelity, Observation
 from planner.search.studies.routers import DEFAULT_ONLY, router_variants
 from planner.search.studies.space import SearchSpace
 from planner.storage.store import Store, open_store
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
 
 QUESTION = Request(
     model="openai/gpt-oss-120b", gpu="h200-sxm", gpus=4, isl=4096, osl=512, ttft_ms=1500.0, tpot_ms=40.0, kv_dtype=KvDtype.FP8, dbo=False,
