@@ -17,12 +17,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "recommend": (
         "planner.cli.recommend",
         "recommend",
-        "Find the deployments worth running and pick one, with reasons.",
+        "Find the deployments worth running, and pick one.",
     ),
     "estimate": (
         "planner.cli.estimate",
         "estimate",
-        "Price one configuration: step time, memory, rates, intervals.",
+        "Price one configuration, with intervals.",
     ),
     "why-not": (
         "planner.cli.why_not",
@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("planner.cli.export", "export", "Write a saved plan as manifests for kubectl."),
     "lint": ("planner.cli.lint", "lint", "Check manifests against the known causes of failed deployments."),
     "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
-    "tui": ("planner.cli.tui", "tui", "Explore the frontier, compare and export plans in the terminal."),
+    "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
@@ -44,6 +44,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "compare": ("planner.cli.compare", "compare", "Compare plans or routers under common random numbers."),
     "experiments": ("planner.cli.experiments", "app", "The laws of the field as experiments with verdicts."),
+    "search": ("planner.cli.search", "search", "Search over simulations or measurements, and remember."),
+    "studies": ("planner.cli.studies", "app", "List, show, resume, compare, export and delete searches."),
+    "campaign": ("planner.cli.campaign", "app", "Choose, run and import the benchmarks worth running next."),
+    "cluster": ("planner.cli.cluster", "app", "Live state: roles, ranks, rollout blockers, recordings."),
+    "diff": ("planner.cli.diff", "diff", "Compare a plan with what runs, by server-side dry-run."),
     "measurements": ("planner.cli.measurements", "app", "Import, list and export benchmark results."),
     "calibrate": ("planner.cli.calibrate", "calibrate", "Fit the model to your own measurements."),
 }
