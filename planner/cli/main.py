@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Say why a configuration is not legal or not on the frontier.",
     ),
     "export": ("planner.cli.export", "export", "Write a saved plan as manifests for kubectl."),
-    "lint": ("planner.cli.lint", "lint", "Check manifests against the known causes of failed deployments."),
+    "lint": ("planner.cli.lint", "lint", "Check manifests against known causes of failure."),
     "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
     "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
