@@ -6,7 +6,7 @@ The log residual (observed over analytic) of throughput, TPOT and TTFT is a Baye
     r_ttft = S_ttft f + e_ttft      e_ttft = C v + W b      u, v: effects of choices the physics may misjudge
     r_rate = S_rate f - (d e_tpot + (1 - d) e_ttft) + W c   a, b, c: smooth remainders (random Fourier features)
 
-plus, per metric, an effect of the configuration that its loads share, and noise. S are sensitivities of the full model, d
+plus, per metric, an effect of the layout that its loads and near-duplicates share, and noise. S are sensitivities of the full model, d
 the share of decoding in a request's life (throughput follows from the closed loop). Everything is Gaussian, so the
 posterior and joint draws from it are exact. The belief covers the `domain`, the base points that may be on the front.
 """
@@ -28,8 +28,8 @@ RATE, TPOT, TTFT = 0, 1, 2  # order of the metric axis, as in planner.measuremen
 FACTOR_SD: Final = 0.25
 CHOICE_SD: Final = (0.08, 0.15)  # of TPOT and TTFT
 SMOOTH_SD: Final = (0.04, 0.08, 0.12)  # of the extra rate residual, TPOT, TTFT
-CONFIG_SD: Final = (0.05, 0.05, 0.08)
-NOISE_FLOOR: Final = (0.01, 0.01, 0.03)
+LAYOUT_SD: Final = (0.05, 0.05, 0.08)
+NOISE_FLOOR: Final = (0.02, 0.02, 0.03)  # what near-duplicates differ by, among other things
 RESIDUAL_LIMIT: Final = 1.5  # logs; a point past saturation must not decide about the rest
 _FEATURES: Final = 20
 _SCALES: Final = (0.4, 1.0, 2.0)
@@ -37,10 +37,10 @@ _SCALES: Final = (0.4, 1.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Hyper:
-    """Scales of the smooth remainder and of configuration effects, relative to their priors."""
+    """Scales of the smooth remainder and of layout effects, relative to their priors."""
 
     smooth: float = 1.0
-    config: float = 1.0
+    layout: float = 1.0
 
 
 class Belief:
@@ -57,6 +57,7 @@ class Belief:
         self._decoding = generated / (generated + space.ttft_ms[domain])
         self._choices = _choice_columns(space)[domain]
         self._inputs = _inputs(space)[domain]
+        self._layouts = space.layouts()
         rng = np.random.default_rng([seed, 77])
         self._waves = rng.standard_normal((self._inputs.shape[1], _FEATURES)) / 1.2
         self._phase = rng.uniform(0.0, 2.0 * np.pi, _FEATURES)
@@ -106,7 +107,7 @@ class Belief:
     def mean(self, index: IntArray) -> FloatArray:
         """Expected log residuals ``[n, 3]``."""
         self._update()
-        effect = self._config_effect(index, self._mean[None, :])[0]
+        effect = self._layout_effect(index, self._mean[None, :])[0]
         result: FloatArray = self._design(index) @ self._mean + effect
         return result
 
@@ -122,7 +123,7 @@ class Belief:
         weights = self._mean + rng.standard_normal((count, self.width)) @ self._root.T
         design = self._design(index)
         linear = np.tensordot(weights, design, axes=(1, 2))
-        return linear + self._config_effect(index, weights, rng)
+        return linear + self._layout_effect(index, weights, rng)
 
     # --- inside ---
 
@@ -160,9 +161,8 @@ class Belief:
         return out
 
     def _groups(self, index: IntArray) -> IntArray:
-        """Configuration and router together: what loads share."""
-        routers = len(self.space.routers)
-        result: IntArray = self.space.config[index // routers] * routers + index % routers
+        """The layout: what all loads, routers and near-duplicate configurations share."""
+        result: IntArray = self._layouts[self.space.config[index // len(self.space.routers)]]
         return result
 
     def _update(self) -> None:
@@ -181,9 +181,9 @@ class Belief:
     def _tune(self) -> None:
         """Scales with the highest marginal likelihood (with a weak pull towards 1)."""
         scored = []
-        for smooth, config in product(_SCALES, _SCALES):
-            hyper = Hyper(smooth, config)
-            pull = 0.5 * (np.log(smooth) ** 2 + np.log(config) ** 2)
+        for smooth, layout in product(_SCALES, _SCALES):
+            hyper = Hyper(smooth, layout)
+            pull = 0.5 * (np.log(smooth) ** 2 + np.log(layout) ** 2)
             scored.append((self._solve(hyper)[2] - float(pull), hyper))
         self.hyper = max(scored, key=lambda s: s[0])[1]
 
@@ -204,7 +204,7 @@ class Belief:
             if not known.any():
                 continue
             covariance = np.where(
-                same[np.ix_(known, known)], (hyper.config * CONFIG_SD[m]) ** 2, 0.0
+                same[np.ix_(known, known)], (hyper.layout * LAYOUT_SD[m]) ** 2, 0.0
             ) + np.diag(noise[known, m] ** 2)
             lower = np.linalg.cholesky(covariance)
             x = np.linalg.solve(lower, self._x[known, m])
@@ -219,15 +219,15 @@ class Belief:
         root = np.linalg.inv(lower).T
         return mean, root, evidence
 
-    def _config_effect(
+    def _layout_effect(
         self, index: IntArray, weights: FloatArray, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Configuration effects given weights ``[s, width]``: ``[s, n, 3]``; the mean without `rng`, else a draw.
+        """Layout effects given weights ``[s, width]``: ``[s, n, 3]``; the mean without `rng`, else a draw.
 
-        All loads of a configuration get the same draw.
+        All points of a layout get the same draw.
         """
         wanted, inverse = np.unique(self._groups(index), return_inverse=True)
-        sd = self.hyper.config * np.array(CONFIG_SD)
+        sd = self.hyper.layout * np.array(LAYOUT_SD)
         mean = np.zeros((len(weights), len(wanted), 3))
         spread = np.broadcast_to(sd, (len(wanted), 3)).copy()
         if self._seen:

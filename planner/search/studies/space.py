@@ -119,6 +119,12 @@ class SearchSpace:
         policy = self.routers[router].policy(config.strategy, self.problem.workload)
         return replace(plan, router=policy)
 
+    def layouts(self) -> IntArray:
+        """Number of the layout of each configuration: near-duplicates, see `layout_key`, have the same."""
+        keys = [layout_key(self.roles(i)) for i in range(len(self.configs))]
+        numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+        return np.array([numbers[k] for k in keys], dtype=np.intp)
+
     # --- parameters ---
 
     def parameters(self, index: int) -> dict[str, Scalar]:
@@ -239,6 +245,22 @@ class SearchSpace:
 
     def _constant(self, strategy: Strategy) -> dict[str, Scalar]:
         return self._constants[strategy]
+
+
+def layout_key(roles: tuple[RolePlan, ...]) -> tuple[object, ...]:
+    """What near-duplicate configurations share: counts and widths of the groups, backends and DBO."""
+    return tuple(
+        (
+            r.role,
+            r.groups,
+            r.parallelism.tp,
+            r.parallelism.dp,
+            r.parallelism.expert_parallel,
+            r.all2all,
+            r.dbo,
+        )
+        for r in roles
+    )
 
 
 ROLE_FIELDS: Final = (

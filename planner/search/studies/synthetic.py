@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.domain.deployment import RolePlan
 from planner.perf.operators.base import FloatArray
 from planner.search.studies.evaluate import Observation
 from planner.search.studies.model import FactorModel
@@ -65,16 +64,10 @@ def synthetic_truth(
     format, EPLB, DCP) adds draws a third as strong: near-duplicates misbehave alike.
     """
     at = FactorModel(space).solve(np.arange(space.base_size), log_factors)
-    layouts = [tuple(map(_layout, space.roles(i))) for i in range(len(space.configs))]
-    numbers = {layout: i for i, layout in enumerate(dict.fromkeys(layouts))}
+    layouts = space.layouts()
     own = rng.standard_normal((len(space.configs), 3))
-    shared = rng.standard_normal((len(numbers), 3))[[numbers[x] for x in layouts]]
+    shared = rng.standard_normal((int(layouts.max()) + 1, 3))[layouts]
     noise = np.exp(noise_sd * (np.sqrt(8.0) * shared + own) / 3.0)[space.config]
     return Truth(
         rate=at.rate * noise[:, 0], tpot_ms=at.tpot_ms * noise[:, 1], ttft_ms=at.ttft_ms * noise[:, 2]
     )
-
-
-def _layout(role: RolePlan) -> tuple[object, ...]:
-    p = role.parallelism
-    return (role.role, role.groups, p.tp, p.dp, p.expert_parallel, role.all2all, role.dbo)

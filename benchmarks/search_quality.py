@@ -1,0 +1,220 @@
+"""How good is a search? Hypervolume ratio to the exhaustive optimum after 20, 50, 100 and 200 evaluations.
+
+Two kinds of truth, both known at every point of the space:
+
+- ``synthetic``: the analytic model with four hidden factors off by 15-35 % (one sigma) and 6 % noise per layout;
+- ``simulated``: a small space simulated exhaustively once (kept in --cache), searched by look-up.
+
+    python benchmarks/search_quality.py                       # the candidate sampler, quick
+    python benchmarks/search_quality.py --truths 20 --samplers candidates random tpe nsga2
+    python benchmarks/search_quality.py --kind simulated
+
+The figures are printed, never asserted. Wall time depends on the machine; the ratios do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np
+
+from planner.domain.problem import PlanningProblem
+from planner.domain.study import Objective, SamplerName, TrialOutcome
+from planner.domain.workload import SloTargets
+from planner.search.ask import Request, build_problem
+from planner.search.from_recipe import with_recipe
+from planner.search.solve import solve
+from planner.search.studies.evaluate import Fidelity, Observation
+from planner.search.studies.hypervolume import Front
+from planner.search.studies.loop import outcome_of
+from planner.search.studies.sources import OptunaSource
+from planner.search.studies.space import SearchSpace
+from planner.search.studies.synthetic import Truth, draw_log_factors, synthetic_truth
+
+AT = (20, 50, 100, 200)
+OBJECTIVES = (Objective.RATE, Objective.USER)
+
+
+def reference_of(problem: PlanningProblem) -> tuple[float, float]:
+    """No throughput, and the slowest rate that a user accepts."""
+    limit = problem.slo.tpot_limit_ms
+    return (0.0, 1000.0 / limit if limit is not None else 0.0)
+
+
+def search(
+    space: SearchSpace, truth: Truth, *, sampler: SamplerName, seed: int, evaluations: int, warm: bool
+) -> list[float]:
+    """Hypervolume ratio after each evaluation; only different feasible-or-not points are charged, repeats are free."""
+    objectives = truth.objectives(space)
+    reference = reference_of(space.problem)
+    best = Front.of(objectives, reference).hypervolume
+    source = OptunaSource(space, sampler=sampler, seed=seed, objectives=OBJECTIVES, warm_start=warm)
+    seen: list[int] = []
+    ratios: list[float] = []
+    while len(seen) < evaluations and (index := source.next()) is not None:
+        base = space.base(index)
+        observation = truth.observe(base)
+        outcome: TrialOutcome = outcome_of(observation, OBJECTIVES, space, plan_hash=None, label="")
+        source.tell(index, observation, outcome)
+        seen.append(base)
+        ratios.append(Front.of(objectives[seen], reference).hypervolume / best)
+    return ratios
+
+
+def report(name: str, runs: Sequence[Sequence[float]], seconds: float) -> dict[str, object]:
+    """One line: median and worst ratio at each count, and the area under the curve."""
+    row: dict[str, object] = {"search": name, "runs": len(runs)}
+    for n in AT:
+        values = [r[min(n, len(r)) - 1] for r in runs if r]
+        if values and max(map(len, runs)) >= n:
+            row[f"r{n}"] = round(float(np.mean(values)), 4)
+            row[f"r{n}_worst"] = round(min(values), 4)
+    row["auc100"] = round(float(np.mean([np.mean(r[:100]) for r in runs])), 4)
+    row["seconds_per_run"] = round(seconds / max(len(runs), 1), 1)
+    return row
+
+
+def show(rows: Sequence[dict[str, object]]) -> None:
+    """A table on stdout."""
+    columns = list(dict.fromkeys(k for r in rows for k in r))
+    widths = [max(len(c), *(len(str(r.get(c, ""))) for r in rows)) for c in columns]
+    print("  ".join(c.ljust(w) for c, w in zip(columns, widths, strict=True)))
+    for r in rows:
+        print("  ".join(str(r.get(c, "")).ljust(w) for c, w in zip(columns, widths, strict=True)), flush=True)
+
+
+def spaces(recipes: Sequence[str], *, slo: bool) -> list[SearchSpace]:
+    """The legal sets of recipes."""
+    found = []
+    for recipe in recipes:
+        problem, engine = build_problem(with_recipe(recipe, Request()))
+        problem = problem if slo else replace(problem, slo=SloTargets())
+        found.append(SearchSpace(solve(problem, engine)))
+    return found
+
+
+def synthetic(arguments: argparse.Namespace) -> None:
+    """Truths drawn from the analytic model."""
+    for space in spaces(arguments.recipes, slo=not arguments.no_slo):
+        print(
+            f"\n{space.problem.name}: {space.base_size} points of {len(space.configs)} configurations, "
+            f"{arguments.truths} truths x {arguments.seeds} seeds"
+        )
+        truths = []
+        for t in range(arguments.truths):
+            rng = np.random.default_rng([17, t])
+            truths.append(synthetic_truth(space, draw_log_factors(rng), noise_sd=arguments.noise, rng=rng))
+        rows = []
+        for name, sampler, warm in samplers(arguments.samplers):
+            start = time.perf_counter()
+            runs = [
+                search(space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm)
+                for truth in truths
+                for seed in range(arguments.seeds)
+            ]
+            rows.append(report(name, runs, time.perf_counter() - start))
+            print(f"  {rows[-1]}", file=sys.stderr, flush=True)
+        show(rows)
+
+
+def samplers(names: Sequence[str]) -> list[tuple[str, SamplerName, bool]]:
+    """(label, sampler, warm start): generic samplers cold and warm."""
+    out: list[tuple[str, SamplerName, bool]] = []
+    for name in names:
+        sampler = SamplerName(name)
+        if sampler is SamplerName.CANDIDATES:
+            out.append((name, sampler, True))
+        else:
+            out += [(f"{name}, cold", sampler, False), (f"{name}, 20 warm", sampler, True)]
+    return out
+
+
+def simulated(arguments: argparse.Namespace) -> None:
+    """A small space simulated at every point, then searched."""
+    request = Request(
+        model="openai/gpt-oss-120b", gpu="h200-sxm", gpus=4, isl=2048, osl=256, ttft_ms=1000.0, tpot_ms=25.0,
+        dbo=False, eplb=False, name="gpt-oss-120b on 4 H200",
+    )  # fmt: skip
+    problem, engine = build_problem(request)
+    space = SearchSpace(solve(problem, engine))
+    truth = exhaustive(space, arguments.cache)
+    print(f"\n{problem.name}: {space.base_size} points simulated")
+    rows = []
+    for name, sampler, warm in samplers(arguments.samplers):
+        start = time.perf_counter()
+        runs = [
+            search(space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm)
+            for seed in range(arguments.seeds)
+        ]
+        rows.append(report(name, runs, time.perf_counter() - start))
+    show(rows)
+
+
+def exhaustive(space: SearchSpace, cache: Path) -> Truth:
+    """Every base point simulated once, shortly; read from `cache` when it is of the same space."""
+    from planner.search.studies.simulated import SimulatedEvaluator
+
+    evaluator = SimulatedEvaluator(space.problem, space.solution.engine)
+    fidelity = Fidelity(name="benchmark", requests_per_slot=2.0, min_requests=64, max_requests=512)
+    key = f"{evaluator.version} {space.base_size} {float(space.rate.sum()):.3f}"
+    if cache.exists():
+        stored = json.loads(cache.read_text())
+        if stored["key"] == key:
+            return Truth(**{k: np.array(stored[k]) for k in ("rate", "tpot_ms", "ttft_ms")})
+    columns: dict[str, list[float]] = {"rate": [], "tpot_ms": [], "ttft_ms": []}
+    start = time.perf_counter()
+    for base in range(space.base_size):
+        o = attempt(lambda base=base: evaluator.observe(space.plan(base), fidelity=fidelity, seed=0))
+        columns["rate"].append(o.output_tok_s_per_gpu if o.usable else 1e-9)
+        columns["tpot_ms"].append(o.tpot_ms if o.usable else 1e9)
+        columns["ttft_ms"].append(o.ttft_ms if o.usable else 1e9)
+        if base % 200 == 0:
+            print(
+                f"simulated {base}/{space.base_size}, {time.perf_counter() - start:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+    cache.write_text(json.dumps({"key": key, **columns}))
+    return Truth(**{k: np.array(v) for k, v in columns.items()})
+
+
+def attempt(evaluate: Callable[[], Observation]) -> Observation:
+    """The observation, or one that says why there is none."""
+    from planner.domain.errors import PlannerError
+
+    try:
+        return evaluate()
+    except PlannerError as error:
+        return Observation(error=error.issues[0].code)
+
+
+def main() -> None:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kind", choices=["synthetic", "simulated"], default="synthetic")
+    parser.add_argument("--recipes", nargs="*", default=["qwen3-235b-h100x16", "deepseek-r1-h200x32"])
+    parser.add_argument("--truths", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--evaluations", type=int, default=100)
+    parser.add_argument("--noise", type=float, default=0.06)
+    parser.add_argument("--no-slo", action="store_true", help="without the recipe's targets")
+    parser.add_argument("--samplers", nargs="*", default=["candidates"])
+    parser.add_argument("--cache", type=Path, default=Path("search_quality_truth.json"))
+    arguments = parser.parse_args()
+    (synthetic if arguments.kind == "synthetic" else simulated)(arguments)
+
+
+if __name__ == "__main__":
+    main()
