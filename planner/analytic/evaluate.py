@@ -214,9 +214,11 @@ class Pricer:
         gpu = sum(sums.values())
         rest = total - gpu
         if abs(rest) > 1e-9:
-            term = StepTerm.DBO if rest < 0 else StepTerm.HOST
+            # with overlap on, what parts do not explain is overlap: a gain, or expert weights read twice
+            overlapped = role.tables.dbo is not None
+            term = StepTerm.DBO if rest < 0 or overlapped else StepTerm.HOST
             sums[term] = rest
-            weakest[term] = Provenance.DATASHEET if rest < 0 else Provenance.FITTED
+            weakest[term] = Provenance.DATASHEET if term is StepTerm.DBO else Provenance.FITTED
         terms = tuple(
             TermTime(term=t, ms=sums[t], provenance=weakest.get(t, Provenance.DATASHEET))
             for t in StepTerm
@@ -244,8 +246,8 @@ class Pricer:
                 if t.ms > SIGNIFICANT_SHARE * s.total_ms and t.term is not StepTerm.HOST
             )
         )
-        cells = [shipped_cell(self.model, r.pool.gpu, plan.engine) for r in roles]
-        calibrated = all(c is not None and c.rows > 0 for c in cells)
+        cells = [shipped_cell(self.model, r.pool.gpu, plan.engine, r.plan.parallelism.gpus) for r in roles]
+        calibrated = all(c is not None and c.rows > 0 and not c.transferred_from for c in cells)
         transferred = {c.transferred_from for c in cells if c is not None and c.transferred_from}
         extrapolates = self._extrapolates(plan, roles, steps)
         extrapolates += tuple(f"calibration transferred from {t}" for t in sorted(transferred))
@@ -255,7 +257,8 @@ class Pricer:
 
         def band(value: float, metric: Metric) -> Estimate:
             if calibrated:
-                return calibrated_interval(value, metric, extrapolates=outside)
+                split = plan.strategy is Strategy.DISAGGREGATED
+                return calibrated_interval(value, metric, disaggregated=split, extrapolates=outside)
             return prior_interval(value, metric, provenance, extrapolates=outside)
 
         cost = None

@@ -24,7 +24,6 @@ SCALES: Final = np.array([0.12, 0.15, 0.35])  # residual size per metric at whic
 LEVEL_SD: Final = (1.0, 0.6, 0.4)  # of engine, family and format nodes, times the factor's prior
 STEP: Final = 0.1
 LARGEST_MOVE: Final = 0.6  # per iteration and node
-DOUBTFUL_WEIGHT: Final = 0.1  # of rows whose source warns of possible errors without naming them
 ROUNDS: Final = 8
 
 Nodes = NDArray[np.intp]
@@ -60,10 +59,9 @@ def predicted_logs(answers: Sequence[RawPrediction]) -> FloatArray:
 
 
 def row_weight(point: Point) -> float:
-    """Weight of a row in fits: none when flagged or measured in one phase, little when its source is unsure."""
-    if not point.scored or point.config.mode not in {PointMode.AGGREGATED, PointMode.DISAGGREGATED}:
-        return 0.0
-    return DOUBTFUL_WEIGHT if point.doubtful else 1.0
+    """1 for rows that decide factors; 0 when flagged, measured in one phase only, or of a source that is unsure."""
+    whole = point.config.mode in {PointMode.AGGREGATED, PointMode.DISAGGREGATED}
+    return float(point.scored and whole and not point.doubtful)
 
 
 class FactorFit:

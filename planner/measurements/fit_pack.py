@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.measurements.factor_fit import METRICS, FactorFit, Linearised, shifted, solve
-from planner.measurements.points import Point, read_points
+from planner.measurements.points import Point, PointMode, read_points
 from planner.measurements.pricing import PointPricer, RawPrediction
 from planner.measurements.territory import place_of
-from planner.perf.calibration import FACTORS, pack_folder
+from planner.perf.calibration import FACTORS, TRANSFER_STRENGTH, pack_folder
 from planner.perf.learned import (
     FEATURES,
     NOISE,
@@ -42,6 +42,8 @@ RANDOM_FOLDS: Final = 10
 SEED: Final = 20261129
 LEVEL: Final = 0.8
 BAND_BINS: Final = 8
+SMALLEST_BIN: Final = 10
+COVERAGE_FOLDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,23 @@ class PackFit:
     learned: Learned
     grouped: CrossValidated
     random: CrossValidated
+    strict: CrossValidated
     uncalibrated: FloatArray
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """Rows that count in accuracy figures."""
+        return np.array([p.scored and not p.doubtful for p in self.points]) & self.keep
+
+    @property
+    def phase(self) -> NDArray[np.str_]:
+        """Each row's phase."""
+        return np.array([p.config.mode.value for p in self.points])
+
+    @property
+    def below_saturation(self) -> NDArray[np.bool_]:
+        """Rows whose load the model admits in full."""
+        return np.asarray(self.places.numbers[:, FEATURES.index("surplus")] <= 0.05)
 
 
 def group_of(point: Point) -> str:
@@ -86,7 +104,8 @@ def fit_pack(path: Path, *, log: bool = True) -> PackFit:
     ]
     rows = unique_rows([p for p, _ in priced])
     fit = FactorFit(pricer, rows)
-    keep = fit.weight > 0
+    whole = {PointMode.AGGREGATED, PointMode.DISAGGREGATED}
+    keep = np.array([p.scored and p.config.mode in whole for p in rows])
     started = time.monotonic()
     nodes, at = fit.run()
     if log:
@@ -96,14 +115,25 @@ def fit_pack(path: Path, *, log: bool = True) -> PackFit:
     places = places_of([place_of(p, a, s) for p, a, s in zip(rows, answers_at, subjects, strict=True)])
     kernel = covariance(places, places)
     names = np.array([group_of(p) for p in rows])
-    grouped = cross_validate(at, nodes, kernel, keep, names)
+    widths = [[w.group_gpus for w in (p.config.prefill, p.config.decode) if w is not None] for p in rows]
+    reach = Reach(
+        places.labels["family"], places.labels["checkpoint"], np.array([float(max(w)) for w in widths])
+    )
+    grouped = cross_validate(at, nodes, kernel, keep, names, reach)
     folds = np.random.default_rng(SEED).integers(0, RANDOM_FOLDS, len(rows)).astype(np.str_)
-    random = cross_validate(at, nodes, kernel, keep, folds)
+    random = cross_validate(at, nodes, kernel, keep, folds, reach)
+    twins = np.array(
+        [
+            f"{c}|{p.config.gpu}|{p.config.dialect}"
+            for c, p in zip(places.labels["checkpoint"], rows, strict=True)
+        ]
+    )
+    strict = cross_validate(at, nodes, kernel, keep, twins, reach)
     learned = _learn(places, kernel, at.residual, keep)
     base = fit.linearise_base()
     return PackFit(
         points=tuple(rows), keep=keep, nodes=nodes, fit=fit, at=at, places=places, learned=learned,
-        grouped=grouped, random=random, uncalibrated=base,
+        grouped=grouped, random=random, strict=strict, uncalibrated=base,
     )  # fmt: skip
 
 
@@ -126,10 +156,40 @@ def unique_rows(points: Sequence[Point]) -> list[Point]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What decides how far factors are believed for each row: engine and GPU family, checkpoint, widest group."""
+
+    place: NDArray[np.str_]
+    checkpoint: NDArray[np.str_]
+    width: FloatArray
+
+    def strength(self, held: NDArray[np.bool_], known: NDArray[np.bool_]) -> FloatArray:
+        """Share of the factors that `FactorPack.cell` grants the `held` rows when only `known` ones were measured."""
+        out = np.ones(int(held.sum()))
+        for n, i in enumerate(np.flatnonzero(held)):
+            here = known & (self.place == self.place[i])
+            if not here.any():
+                out[n] = TRANSFER_STRENGTH
+                continue
+            if not (self.checkpoint[here] == self.checkpoint[i]).any():
+                out[n] *= TRANSFER_STRENGTH
+            out[n] *= max(1.0 - max(float(np.log2(self.width[i] / self.width[here].max())), 0.0), 0.0)
+        return out
+
+
 def cross_validate(
-    at: Linearised, nodes: FloatArray, kernel: FloatArray, keep: NDArray[np.bool_], folds: NDArray[np.str_]
+    at: Linearised,
+    nodes: FloatArray,
+    kernel: FloatArray,
+    keep: NDArray[np.bool_],
+    folds: NDArray[np.str_],
+    reach: Reach | None = None,
 ) -> CrossValidated:
-    """Predict every fold from the others, factors re-solved without it. One matrix inverse serves all folds."""
+    """Predict every fold from the others, factors re-solved without it. One matrix inverse serves all folds.
+
+    With `reach`, factors of left-out rows fade as the pack would fade them.
+    """
     n = len(folds)
     out = np.full((n, 3), np.nan)
     factors_only = np.full((n, 3), np.nan)
@@ -137,7 +197,12 @@ def cross_validate(
     inverses = [_inverse(kernel, keep & np.isfinite(at.residual[:, m]), m) for m in range(3)]
     for fold in np.unique(folds[keep]):
         left = folds == fold
-        without = shifted(at, nodes, solve(at, nodes, use=~left))
+        other_nodes = solve(at, nodes, use=~left)
+        without = shifted(at, nodes, other_nodes)
+        if reach is not None:
+            lost = 1.0 - reach.strength(left, (at.weight > 0) & ~left)
+            total = other_nodes[at.rows[left]].sum(axis=1)
+            without[left] += np.einsum("nmk,nk->nm", at.jacobian[left], total * lost[:, None])
         factors_only[left] = without[left]
         out[left] = without[left]
         for m, (rows, inverse) in enumerate(inverses):
@@ -173,33 +238,71 @@ def _learn(places: Places, kernel: FloatArray, residual: FloatArray, keep: NDArr
     return Learned(places.take(keep), weights[keep])
 
 
-def bands(result: PackFit) -> dict[str, list[list[float]]]:
-    """Half-widths of the 80 % interval by closeness, per metric: ``[[closeness, log half-width], …]``.
+PHASES: Final = ("agg", "disagg")
+BANDS: Final = tuple(f"{metric.value}/{phase}" for metric in METRICS for phase in PHASES)
+
+Bands = dict[str, list[list[float]]]
+
+
+def bands(result: PackFit, use: NDArray[np.bool_] | None = None) -> Bands:
+    """Half-widths of the 80 % interval by closeness: ``{metric/phase: [[closeness, log half-width], …]}``.
 
     Scores of left-out rows, both by group and at random, sorted by how close the remaining rows are: the conformal
-    quantile of each bin, made monotone so that a closer row never gets a wider interval.
+    quantile of each bin, made monotone so that a closer row never gets a wider interval. `use` restricts the rows.
     """
-    found: dict[str, list[list[float]]] = {}
-    scored = np.array([p.scored and not p.doubtful for p in result.points])
+    found: Bands = {}
+    rows = result.scored if use is None else result.scored & use
     for m, metric in enumerate(METRICS):
-        close = np.concatenate([result.grouped.closeness, result.random.closeness])
-        score = np.abs(np.concatenate([result.grouped.residual[:, m], result.random.residual[:, m]]))
-        ok = np.isfinite(score) & np.tile(scored & result.keep, 2)
-        close, score = close[ok], score[ok]
-        edges = np.quantile(close, np.linspace(0.0, 1.0, BAND_BINS + 1))
-        centres, widths = [], []
-        for low, high in pairwise(edges):
-            inside = (close >= low) & (close <= high)
-            if inside.sum() < 10:
-                continue
-            count = int(inside.sum())
-            level = min(np.ceil((count + 1) * LEVEL) / count, 1.0)
-            centres.append(float(np.median(close[inside])))
-            widths.append(float(np.quantile(score[inside], level)))
-        falling = np.maximum.accumulate(np.array(widths)[::-1])[::-1]
-        found[metric.value] = [
-            [round(c, 4), round(float(w), 4)] for c, w in zip(centres, falling, strict=True)
-        ]
+        for phase in PHASES:
+            part = np.tile(rows & (result.phase == phase), 2)
+            close = np.concatenate([result.grouped.closeness, result.random.closeness])
+            score = np.abs(np.concatenate([result.grouped.residual[:, m], result.random.residual[:, m]]))
+            ok = np.isfinite(score) & part
+            found[f"{metric.value}/{phase}"] = _band(close[ok], score[ok])
+    return found
+
+
+def _band(close: FloatArray, score: FloatArray) -> list[list[float]]:
+    edges = np.quantile(close, np.linspace(0.0, 1.0, BAND_BINS + 1))
+    centres, widths = [], []
+    for low, high in pairwise(edges):
+        inside = (close >= low) & (close <= high)
+        count = int(inside.sum())
+        if count < SMALLEST_BIN:
+            continue
+        level = min(np.ceil((count + 1) * LEVEL) / count, 1.0)
+        centres.append(float(np.median(close[inside])))
+        widths.append(float(np.quantile(score[inside], level)))
+    falling = np.maximum.accumulate(np.array(widths)[::-1])[::-1]
+    return [[round(c, 4), round(float(w), 4)] for c, w in zip(centres, falling, strict=True)]
+
+
+def half_widths(found: Bands, result: PackFit, closeness: FloatArray, metric: int) -> FloatArray:
+    """Log half-width of every row at its closeness."""
+    out = np.empty(len(closeness))
+    for phase in PHASES:
+        grid = np.array(found[f"{METRICS[metric].value}/{phase}"])
+        own = result.phase == phase
+        out[own] = np.interp(closeness[own], grid[:, 0], grid[:, 1])
+    return out
+
+
+def coverage(result: PackFit) -> dict[str, tuple[float, float]]:
+    """Share of left-out rows inside their interval, (grouped, random), with the bands fitted on other groups."""
+    names = np.unique([group_of(p) for p in result.points], return_inverse=True)[1].reshape(-1)
+    fold = np.random.default_rng(SEED).permutation(names.max() + 1)[names] % COVERAGE_FOLDS
+    found: dict[str, tuple[float, float]] = {}
+    for m, metric in enumerate(METRICS):
+        shares = []
+        for cv in (result.grouped, result.random):
+            inside = np.zeros(len(fold), dtype=np.bool_)
+            for k in range(COVERAGE_FOLDS):
+                held = fold == k
+                width = half_widths(bands(result, ~held), result, cv.closeness, m)
+                inside[held] = (np.abs(cv.residual[:, m]) <= width)[held]
+            known = result.scored & np.isfinite(cv.residual[:, m])
+            shares.append(float(inside[known].mean()))
+        found[metric.value] = (shares[0], shares[1])
     return found
 
 
@@ -213,6 +316,13 @@ def write_pack(result: PackFit, folder: Path, source: Path) -> None:
         if p.scored:
             key = f"{p.config.dialect}/{p.config.gpu}"
             territory[key] = territory.get(key, 0) + 1
+    reach: dict[str, tuple[set[str], int]] = {}
+    for i in np.flatnonzero(result.fit.weight > 0):
+        place = str(result.places.labels["family"][i])
+        config = result.points[i].config
+        widest = max(w.group_gpus for w in (config.prefill, config.decode) if w is not None)
+        known, before = reach.get(place, (set(), 1))
+        reach[place] = (known | {str(result.places.labels["checkpoint"][i])}, max(before, widest))
     head = {
         "source": source.name,
         "method": "hierarchical robust Gauss-Newton on log residuals; see docs/accuracy.md",
@@ -221,6 +331,10 @@ def write_pack(result: PackFit, folder: Path, source: Path) -> None:
         "factors": {name: {"prior_log_sd": f.prior_log_sd, "scales": f.where} for name, f in FACTORS.items()},
         "nodes": {k: dict(v) for k, v in sorted(pack.nodes.items())},
         "rows": dict(sorted(pack.rows.items())),
+        "territory": {
+            place: {"checkpoints": sorted(known), "widest_group": widest}
+            for place, (known, widest) in sorted(reach.items())
+        },
         "measured_on": dict(sorted(territory.items())),
     }
     (folder / "factors.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
@@ -232,21 +346,23 @@ def write_pack(result: PackFit, folder: Path, source: Path) -> None:
 
 def summary(result: PackFit) -> str:
     """Cross-validated errors as text: median / p90 absolute percentage error per metric."""
-    disaggregated = np.array([p.config.prefill is not None for p in result.points])
-    scored = np.array([p.scored and not p.doubtful for p in result.points]) & result.keep
-    idle = result.places.numbers[:, FEATURES.index("surplus")] <= 0.05
     lines = []
-    for name, part in (("aggregated", scored & ~disaggregated), ("P/D", scored & disaggregated)):
+    for name, phase in (("aggregated", "agg"), ("P/D", "disagg")):
+        part = result.scored & (result.phase == phase)
         for label, residual in (
             ("physics", result.uncalibrated),
             ("factors, grouped", result.grouped.factors_only),
             ("all, grouped", result.grouped.residual),
+            ("all, checkpoint out", result.strict.residual),
             ("all, random", result.random.residual),
         ):
-            cells = [_cell(residual[part, m]) for m in range(3)] + [_cell(residual[part & idle, 2])]
+            cells = [_cell(residual[part, m]) for m in range(3)] + [
+                _cell(residual[part & result.below_saturation, 2])
+            ]
             lines.append(
-                f"{name:11} {label:18} TPOT {cells[0]}  output {cells[1]}  TTFT {cells[2]}  below saturation {cells[3]}"
+                f"{name:11} {label:20} TPOT {cells[0]}  output {cells[1]}  TTFT {cells[2]}  unsaturated {cells[3]}"
             )
+    lines += [f"80 % interval {m}: grouped {g:.0%}, random {r:.0%}" for m, (g, r) in coverage(result).items()]
     return "\n".join(lines)
 
 

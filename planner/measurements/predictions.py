@@ -131,22 +131,22 @@ class _Finisher:
         values: dict[Metric, Estimate] = {}
         for m, metric in enumerate(METRICS):
             value = answer.value(metric) * math.exp(float(mean[m]))
-            grid, widths = self.bands[metric.value]
+            phase = "disagg" if point.config.prefill is not None else "agg"
+            grid, widths = self.bands[f"{metric.value}/{phase}"]
             half = float(np.interp(closeness, grid, widths))
             values[metric] = Estimate(value, value * math.exp(-half), value * math.exp(half))
         assert self.factors is not None  # noqa: S101 (the pack is loaded as a whole)
         rows = self.factors.measured_on.get(f"{point.config.dialect}/{point.config.gpu}", 0)
         cell = self.pricer.cell(point.config)
-        if rows:
-            note = f"calibrated (n={rows})"
-        elif cell is not None and cell.transferred_from:
-            note = f"transferred from {cell.transferred_from}"
-        else:
-            note = "transferred from the same GPU family"
+        origin = cell.transferred_from if cell is not None else ""
+        calibrated = rows > 0 and not origin
+        note = (
+            f"calibrated (n={rows})" if calibrated else f"transferred from {origin or 'the same GPU family'}"
+        )
         return PointPrediction(
             point=point,
             values=values,
-            provenance=Provenance.CALIBRATED if rows else answer.provenance,
+            provenance=Provenance.CALIBRATED if calibrated else answer.provenance,
             calibration=note,
             extrapolates=outside,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from planner.domain.workload import Workload
 from planner.measurements.points import Metric, Point, PointConfig, PointMode
 from planner.measurements.subjects import CannotPriceError, Subject, role_of, subject_of, with_tuned_buffers
 from planner.measurements.widths import Widths
-from planner.perf.calibration import CellFactors, FactorPack, apply_factors, cell_of
+from planner.perf.calibration import CellFactors, FactorPack, apply_factors, cell_of, checkpoint_of
 from planner.perf.components import Components
 from planner.perf.memory import rank_memory
 from planner.perf.operators.base import FloatArray
@@ -93,24 +93,41 @@ class PointPricer:
         new._subjects, new._components, new._prepared = other._subjects, other._components, other._prepared
         return new
 
-    def cell(self, config: PointConfig) -> CellFactors | None:
-        """Calibration factors that hold for `config`; None without a pack."""
+    def cell(self, config: PointConfig, side: Widths | None = None) -> CellFactors | None:
+        """Calibration factors that hold for one side of `config` (default: decode); None without a pack."""
         if self.factors is None:
             return None
-        subject = self.prepare(config).subject
-        return self.factors.cell(*cell_of(subject.model, subject.pool.gpu, config.dialect))
+        model = self.prepare(config).subject.model
+        gpu = self.prepare(config).subject.pool.gpu
+        widths = side or config.decode or config.prefill
+        return self.factors.cell(
+            *cell_of(model, gpu, config.dialect),
+            checkpoint=checkpoint_of(model),
+            group_gpus=widths.group_gpus if widths is not None else 1,
+        )
 
     def calibrated(self, config: PointConfig) -> Prepared:
         """`prepare` with the pack's factors applied to the tables."""
         prepared = self.prepare(config)
-        cell = self.cell(config)
-        if cell is None:
+        if self.factors is None:
             return prepared
         return replace(
             prepared,
-            prefill=_scaled(prepared.prefill, cell.logs),
-            decode=_scaled(prepared.decode, cell.logs),
+            prefill=self._scaled(prepared, prepared.prefill, config.prefill),
+            decode=self._scaled(prepared, prepared.decode, config.decode),
         )
+
+    def _scaled(
+        self, prepared: Prepared, role: PricedRoleOfRow | None, side: Widths | None
+    ) -> PricedRoleOfRow | None:
+        cell = self.cell(prepared.config, side)
+        if role is None or cell is None:
+            return role
+        tables = apply_factors(
+            role.tables, cell.logs,
+            expert_parallel=role.plan.parallelism.expert_parallel, latent=prepared.subject.model.is_mla,
+        )  # fmt: skip
+        return replace(role, tables=tables)
 
     def prepare(self, config: PointConfig) -> Prepared:
         """Uncalibrated tables of `config`. Raises `CannotPriceError`."""
@@ -225,13 +242,6 @@ class PointPricer:
             loads = _loads_of_rates(stacks, prepared, workload, points)
         at = _solve(stacks, prepared, workload, loads)
         return _answers(points, prepared, stacks, workload, at, loads)
-
-
-def _scaled(role: PricedRoleOfRow | None, logs: Mapping[str, float]) -> PricedRoleOfRow | None:
-    if role is None:
-        return None
-    wide = role.plan.parallelism.expert_parallel
-    return replace(role, tables=apply_factors(role.tables, logs, expert_parallel=wide))
 
 
 Stacks = tuple[RoleStack | None, RoleStack | None]

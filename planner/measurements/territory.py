@@ -8,22 +8,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from planner.domain.dtypes import ComputeDtype
-from planner.domain.model import ModelSpec
 from planner.measurements.points import Point
 from planner.measurements.pricing import RawPrediction
 from planner.measurements.subjects import Subject
-from planner.perf.calibration import family_of_gpu
+from planner.perf.calibration import checkpoint_of, family_of_gpu
 
 EPOCH: Final = dt.date(2026, 1, 1)
 DAYS_PER_UNIT: Final = 100.0
-
-
-def checkpoint_of(model: ModelSpec) -> str:
-    """Structure and expert format: checkpoints that differ only in training share it."""
-    moe = model.moe
-    experts = f"{moe.experts}x{moe.intermediate}" if moe is not None else "dense"
-    fmt = model.quantization.experts if moe is not None else model.quantization.dense_mlp
-    return f"{model.num_layers}x{model.hidden}-{experts}-{fmt.value}"
 
 
 def place_of(

@@ -105,6 +105,8 @@ def _readings(row: Mapping[str, str], side: str, gpus: int | None) -> list[Width
         found.insert(0 if tp == dp else 1, Widths(groups=groups, tp=tp // dp, dp=dp, ep=ep or 1))
     elif dp == 1 and tp == 1 and gpus is not None and gpus % groups == 0 and gpus // groups > 1:
         found.append(Widths(groups=groups, tp=gpus // groups, dp=1, ep=ep or 1))
+    if dp > 1:  # attention DP over every GPU of the worker, whatever `tp` says
+        found.append(Widths(groups=groups, tp=1, dp=dp, ep=ep or 1))
     if gpus is not None:
         found.sort(key=lambda w: w.gpus != gpus)  # stable: readings that add up come first
     return found

@@ -58,3 +58,14 @@ def hottest_rank_factor(
     chance = CHANCE_WEIGHT * peak / np.sqrt(np.maximum(slots, 1.0))
     factor: FloatArray = np.minimum(1.0 + np.hypot(popularity, chance), float(ep))
     return factor
+
+
+def popularity_factor(
+    *, ep: int, experts_local: float, phase: Phase, eplb: bool, popularity_cv: float | None = None
+) -> float:
+    """`hottest_rank_factor` without chance: what popular experts alone put on one rank's link, >= 1."""
+    endless = np.array([1e18])
+    factor = hottest_rank_factor(
+        slots=endless, ep=ep, experts_local=experts_local, phase=phase, eplb=eplb, popularity_cv=popularity_cv
+    )
+    return round(float(factor[0]), 6)

@@ -180,23 +180,38 @@ class Components:
         return self._cache[key]
 
     def exchange(
-        self, p: Parallelism, backend: All2AllBackend, ranks_per_domain: int, *, combine: bool
+        self,
+        p: Parallelism,
+        backend: All2AllBackend,
+        ranks_per_domain: int,
+        *,
+        combine: bool,
+        hot: float = 1.0,
     ) -> Part:
-        """MoE dispatch (or combine) over TOKENS; zero when the group has one DP rank."""
-        key = ("exchange", p.tp, p.dp, p.expert_parallel, backend, ranks_per_domain, combine)
+        """MoE dispatch (or combine) over TOKENS; zero when the group has one DP rank.
+
+        `hot`: load of the rank with the most popular experts over the mean; its link carries that much more.
+        """
+        key = ("exchange", p.tp, p.dp, p.expert_parallel, backend, ranks_per_domain, combine, hot)
         if key not in self._cache:
             total = _Sum(TOKENS.shape)
             if p.dp > 1:
                 for group in self.model.layers:
                     if isinstance(group.mlp, MoeMlp):
                         total.add(
-                            self._exchange(p, group.mlp, backend, ranks_per_domain, combine), group.count
+                            self._exchange(p, group.mlp, backend, ranks_per_domain, combine, hot), group.count
                         )
             self._cache[key] = total.part()
         return self._cache[key]
 
     def _exchange(
-        self, p: Parallelism, moe: MoeMlp, backend: All2AllBackend, ranks_per_domain: int, combine: bool
+        self,
+        p: Parallelism,
+        moe: MoeMlp,
+        backend: All2AllBackend,
+        ranks_per_domain: int,
+        combine: bool,
+        hot: float,
     ) -> OpTime:
         gpus = p.tp * p.dp
         if p.expert_parallel:
@@ -209,7 +224,7 @@ class Components:
                 fmt=self.model.quantization.experts,
             )
             query = self.operators.combine if combine else self.operators.dispatch
-            return query(backend, shape, tokens=TOKENS / p.tp)
+            return query(backend, shape, tokens=TOKENS / p.tp * hot)
         # experts sharded over the whole group: gather every rank's tokens, reduce-scatter the results
         return self.operators.collective(
             Collective.REDUCE_SCATTER if combine else Collective.ALL_GATHER,

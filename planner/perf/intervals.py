@@ -41,12 +41,12 @@ _COLUMN: Final = {
 }
 
 
-def calibrated_interval(value: float, metric: Metric, *, extrapolates: bool) -> Estimate:
+def calibrated_interval(value: float, metric: Metric, *, disaggregated: bool, extrapolates: bool) -> Estimate:
     """`value` with the 80 % band seen on measured rows whose whole (model, GPU, engine) group was left out of the fit.
 
     Falls back to the prior band of calibrated figures without a pack.
     """
-    half = far_half_width(_COLUMN[metric])
+    half = far_half_width(_COLUMN[metric], disaggregated=disaggregated)
     if half is None:
         return prior_interval(value, metric, Provenance.CALIBRATED, extrapolates=extrapolates)
     half *= EXTRAPOLATION_FACTOR if extrapolates else 1.0

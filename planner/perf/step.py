@@ -6,7 +6,7 @@ from planner.domain.deployment import All2AllBackend, Role, RolePlan
 from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec, MoeMlp
-from planner.perf.balance import Phase
+from planner.perf.balance import Phase, popularity_factor
 from planner.perf.calibration import apply_factors, shipped_cell
 from planner.perf.components import Components, Part
 from planner.perf.dialects import DIALECTS, launch_floor_ms
@@ -43,6 +43,13 @@ def build_tables(
     domain = ranks_per_domain(role, pool)
     drafts = role.speculation.draft_tokens if role.speculation else 0
     redundant = role.eplb.redundant_experts if role.eplb else 0
+    moe = model.moe
+    hot = 1.0
+    if moe is not None and p.expert_parallel and p.dp > 1:
+        hot = popularity_factor(
+            ep=p.ep, experts_local=(moe.experts + redundant) / p.ep, phase=phase, eplb=role.eplb is not None,
+            popularity_cv=popularity_cv,
+        )  # fmt: skip
     parts: dict[str, Part] = {
         "attn_linear": components.attn_linear(p.tp),
         "dense_mlp": components.dense_mlp(p.tp),
@@ -50,8 +57,8 @@ def build_tables(
         "experts": components.experts(
             p, redundant=redundant, phase=phase, eplb=role.eplb is not None, cv=popularity_cv
         ),
-        "dispatch": components.exchange(p, role.all2all, domain, combine=False),
-        "combine": components.exchange(p, role.all2all, domain, combine=True),
+        "dispatch": components.exchange(p, role.all2all, domain, combine=False, hot=hot),
+        "combine": components.exchange(p, role.all2all, domain, combine=True, hot=hot),
         "collectives": components.collectives(p, domain, graph=True),
         "collectives_eager": components.collectives(p, domain, graph=False),
         "head": components.head(p.tp),
@@ -88,10 +95,10 @@ def build_tables(
         balance_steps=DIALECTS[engine.engine].balance_steps if p.dp > 1 else 0.0,
         frontend_ms=engine.frontend_ms,
     )
-    cell = shipped_cell(model, pool.gpu, engine.engine.value) if calibrated else None
+    cell = shipped_cell(model, pool.gpu, engine.engine.value, p.gpus) if calibrated else None
     if cell is None:
         return tables
-    return apply_factors(tables, cell.logs, expert_parallel=p.expert_parallel)
+    return apply_factors(tables, cell.logs, expert_parallel=p.expert_parallel, latent=model.is_mla)
 
 
 def _edge(within: FloatArray, grid: FloatArray) -> float:
