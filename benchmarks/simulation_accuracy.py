@@ -57,7 +57,7 @@ def simulated(point: Point, prepared: Prepared, seed: int) -> SimulationResult:
     roles = [engine_role(r, prepared) for r in (prepared.prefill, prepared.decode) if r is not None]
     cluster = Cluster(
         name=point.id, roles=tuple(roles), router=ROUTERS["active-request"],
-        frontend_ms=prepared.subject.engine.frontend_ms,
+        frontend_ms=roles[0].tables.frontend_ms,
     )  # fmt: skip
     users = max(int(point.load or 1), 1)
     c = point.config

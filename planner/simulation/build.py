@@ -278,11 +278,14 @@ def _fill_role(r: Any, role: EngineRole) -> None:
     r.kv_bytes = role.kv_bytes_per_token
     if role.network:
         r.nic_bytes_s = role.network.gbps * 1e9
-        r.setup_s = role.network.setup_ms * 1e-3
+        r.setup_s = (role.network.setup_ms + tables.handover_ms) * 1e-3
         r.per_block_s = role.network.per_block_us * 1e-6
         r.lease_s = role.network.lease_s
         r.heartbeat = role.network.heartbeat
         r.recompute_on_expiry = role.network.recompute_on_expiry
+    r.launch_ms = tables.launch_floor_ms
+    r.separate = tables.separate_prefill
+    r.balance_steps = tables.balance_steps
     r.host_bytes_s = role.host_tier.gbps * 1e9 if role.host_tier else 0.0
 
 

@@ -128,7 +128,7 @@ def lay_out(
         roles=tuple(roles),
         router=router or plan.router,
         timing=timing or RouterTiming(),
-        frontend_ms=engine.frontend_ms,
+        frontend_ms=roles[0].tables.frontend_ms,
         engine=f"{engine.engine.value} {engine.version}",
     )
 

@@ -158,6 +158,35 @@ def test_one_long_prompt_delays_every_rank_of_a_group() -> None:
     assert together.output_tok_s.value < apart.output_tok_s.value
 
 
+def test_prompts_in_steps_of_their_own_stall_the_decodes() -> None:
+    """SGLang's way: a step holds prompts or decodes; a prompt's step is then shorter, and decodes skip it."""
+    traffic = make_traffic(single(2000, 300, 0.3), sessions=200, seed=0, concurrency=16)
+    mixed, apart = (
+        simulate(b.aggregated(ranks=1, tables=replace(b.tables(), separate_prefill=x)), traffic)
+        for x in (False, True)
+    )
+    assert apart.roles[0].steps > mixed.roles[0].steps
+    assert apart.tpot_ms.p50.value > mixed.tpot_ms.p50.value
+    assert apart.itl_ms.p99.value > apart.itl_ms.p50.value
+
+
+def test_a_prompt_waits_for_company_only_while_there_is_other_work() -> None:
+    tables = replace(b.constant_tables(10.0), balance_steps=20.0)
+    busy = make_traffic(single(100, 400, 0.5), sessions=200, seed=0, concurrency=16)
+    waited = simulate(b.aggregated(tables=tables), busy).ttft_ms.p50.value
+    assert waited == pytest.approx(200.0 + 15.0, abs=10.0)
+    alone = make_traffic(single(100, 20), sessions=20, seed=0, concurrency=1)
+    assert simulate(b.aggregated(tables=tables), alone).ttft_ms.p50.value == pytest.approx(10.0)
+
+
+def test_prompts_cannot_be_launched_faster_than_the_host() -> None:
+    tables = replace(b.tables(), launch_floor_ms=100.0)
+    traffic = make_traffic(single(64, 20), sessions=10, seed=0, concurrency=1)
+    result = simulate(b.aggregated(tables=tables), traffic)
+    assert result.ttft_ms.p50.value == pytest.approx(100.0)
+    assert result.tpot_ms.p50.value < 20.0
+
+
 @pytest.mark.parametrize("kind", [Role.AGGREGATED, Role.PREFILL, Role.DECODE])
 def test_a_request_that_cannot_fit_is_refused(kind: Role) -> None:
     traffic = make_traffic(single(3000, 100), sessions=2, seed=0, concurrency=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import builders as b
 import numpy as np
 import pytest
@@ -30,6 +32,13 @@ def clusters(draw: some.DrawFn) -> Cluster:
         "prefix_caching": draw(some.booleans()),
         "speculation": draw(some.sampled_from([None, Speculation(draft_tokens=2, acceptance=0.6)])),
         "host_tier": draw(some.sampled_from([None, HostTier(blocks=300, gbps=20.0)])),
+        "tables": replace(
+            b.tables(),
+            separate_prefill=draw(some.booleans()),
+            balance_steps=draw(some.sampled_from([0.0, 0.0, 2.5])),
+            launch_floor_ms=draw(some.sampled_from([0.0, 30.0])),
+            handover_ms=draw(some.sampled_from([0.0, 40.0])),
+        ),
         "eplb": draw(some.sampled_from([None, Eplb(step_interval=50, use_async=False)])),
     }
     timing = RouterTiming(scrape_ms=draw(some.sampled_from([0.0, 50.0])), precise_index=draw(some.booleans()))

@@ -33,7 +33,10 @@ def start_step(s: Any, g: int, now: float) -> None:
     group.woken = 0
     work = 0
     for k in range(group.first, group.end):
-        work += schedule(s, k, now)
+        work += schedule(s, k, now, False)
+    if work == 0 and s.role[group.role].balance_steps > 0.0:
+        for k in range(group.first, group.end):
+            work += schedule(s, k, now, True)
     if work == 0:
         return
     pause = _balance_experts(s, group)

@@ -8,9 +8,9 @@ leaves the queue and joins later without counting as running.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from planner.simulation.kernels import cache
+from planner.simulation.kernels import cache, rng
 from planner.simulation.kernels import state as st
 from planner.simulation.kernels.heap import push
 from planner.simulation.kernels.jit import inlined, kernel
@@ -27,8 +27,16 @@ def request_of(s: Any, q: int) -> int:
 
 @kernel
 def enqueue(s: Any, k: int, q: int) -> None:
-    """Append sequence `q` to the waiting queue of rank `k`."""
+    """Append sequence `q` to the waiting queue of rank `k`.
+
+    Some engines look at it only after a number of steps (`balance_steps`, for instance to fill the other DP ranks too).
+    """
     rank = s.rank[k]
+    wait = s.role[rank.role].balance_steps
+    if wait > 0.0:
+        whole = int(wait)
+        more = 1 if rng.uniform(s.world[0].seed, rng.ADMISSION, q, 0) < wait - whole else 0
+        s.seq[q].eligible = s.group[rank.group].steps + whole + more
     s.seq[q].rank = k
     s.seq[q].next = -1
     if rank.tail >= 0:
@@ -120,13 +128,19 @@ def _note(rank: Any, by_chunk: Any, seq: Any, n: int, drafts: int) -> None:
         rank.sampled += 1
 
 
+_PROMPTS: Final = 1
+_DECODES: Final = 2
+
+
 @inlined
-def schedule(s: Any, k: int, now: float) -> int:
-    """Fill the next step of rank `k`; returns the tokens scheduled. Transfers and host loads may start."""
+def schedule(s: Any, k: int, now: float, forced: bool) -> int:
+    """Fill the next step of rank `k`; returns the tokens scheduled. Transfers and host loads may start.
+
+    `forced`: the group has nothing else to do, so nobody waits for company. Engines that run prompts in steps of their
+    own leave the decodes out of such a step.
+    """
     rank = s.rank[k]
     role = s.role[rank.role]
-    by_chunk = s.by_chunk[rank.role]
-    block = role.block
     rank.tok = 0
     rank.dec = 0
     rank.ctx = 0
@@ -134,20 +148,48 @@ def schedule(s: Any, k: int, now: float) -> int:
     rank.prefill_ms = 0.0
     budget = role.max_tokens
     preempted = False
+    if role.separate:
+        budget = _continue(s, k, budget, _PROMPTS)
+    else:
+        budget = _continue(s, k, budget, _PROMPTS | _DECODES)
+    if budget < 0:
+        preempted = True
+        budget = -budget - 1
+    if not preempted and budget > 0 and rank.running < role.max_seqs and rank.ready + rank.waiting > 0:
+        _admit(s, k, now, budget, forced)
+    if role.separate and rank.prefill_ms == 0.0:
+        _continue(s, k, role.max_tokens - rank.tok, _DECODES)
+    used = s.pool[k].total - cache.available(s, k)
+    rank.peak_used = max(rank.peak_used, used)
+    return rank.tok
+
+
+@inlined
+def _continue(s: Any, k: int, budget: int, which: int) -> int:
+    """Schedule running sequences: those with a prompt to compute, those that decode, or both.
+
+    Returns the budget left; when somebody was preempted, minus one minus that.
+    """
+    rank = s.rank[k]
+    role = s.role[rank.role]
+    by_chunk = s.by_chunk[rank.role]
+    preempted = False
     i = 0
     while i < rank.running:
         seq = s.seq[s.run[k, i]]
         todo = seq.tokens - seq.computed
+        if seq.sched > 0 or (which & (_DECODES if todo == 1 else _PROMPTS)) == 0:
+            i += 1
+            continue
         if todo == 1:
             n = 1 + min(role.drafts, seq.stop - seq.tokens - 1) if role.drafts > 0 else 1
         else:
             n = min(todo, role.long_prefill)
         n = min(n, budget)
         if n <= 0:
-            seq.sched = 0
             i += 1
             continue
-        if seq.computed + n > seq.blocks * block:
+        if seq.computed + n > seq.blocks * role.block:
             here = True
             while not _grow(s, k, seq, seq.computed + n):
                 rank.running -= 1
@@ -162,15 +204,11 @@ def schedule(s: Any, k: int, now: float) -> int:
         _note(rank, by_chunk, seq, n, role.drafts)
         budget -= n
         i += 1
-    if not preempted and budget > 0 and rank.running < role.max_seqs and rank.ready + rank.waiting > 0:
-        _admit(s, k, now, budget)
-    used = s.pool[k].total - cache.available(s, k)
-    rank.peak_used = max(rank.peak_used, used)
-    return rank.tok
+    return -1 - budget if preempted else budget
 
 
 @kernel
-def _admit(s: Any, k: int, now: float, budget: int) -> None:
+def _admit(s: Any, k: int, now: float, budget: int, forced: bool) -> None:
     rank = s.rank[k]
     role = s.role[rank.role]
     by_chunk = s.by_chunk[rank.role]
@@ -190,6 +228,8 @@ def _admit(s: Any, k: int, now: float, budget: int) -> None:
     while rank.waiting > 0 and rank.running < role.max_seqs and budget > 0:
         q = rank.head
         seq = s.seq[q]
+        if not forced and s.group[rank.group].steps < seq.eligible:
+            return
         req = s.req[request_of(s, q)]
         hit = 0
         if role.caching and req.path_n > 0:

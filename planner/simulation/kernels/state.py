@@ -75,7 +75,7 @@ REQUEST: Final = np.dtype(
 SEQUENCE: Final = np.dtype(
     [
         ("last", _F), ("rank", _I), ("next", _I), ("computed", _I), ("tokens", _I), ("stop", _I), ("blocks", _I), ("private", _I),
-        ("refs", _I), ("sched", _I), ("draws", _I), ("status", _I),
+        ("refs", _I), ("sched", _I), ("draws", _I), ("eligible", _I), ("status", _I),
     ],
     align=True,
 )  # fmt: skip
@@ -130,6 +130,7 @@ ROLE: Final = np.dtype(
         ("drift_steps", _F),
         ("kv_bytes", _F), ("nic_bytes_s", _F), ("setup_s", _F), ("per_block_s", _F),
         ("host_bytes_s", _F), ("lease_s", _F), ("heartbeat", _I), ("recompute_on_expiry", _I),
+        ("launch_ms", _F), ("separate", _I), ("balance_steps", _F),
     ],
     align=True,
 )  # fmt: skip

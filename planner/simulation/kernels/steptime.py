@@ -178,6 +178,8 @@ def group_step_s(s: Any, g: int) -> float:
             False,
             group.experts_scale,
         )
+    if eager:
+        gpu = max(gpu, role.launch_ms)  # no CUDA graph covers a prompt: the host launches layer by layer
     host = role.host_step_ms + role.host_per_seq_ms * seqs
     duration = (max(gpu, host) if role.async_host else gpu + host) * 1e-3
     group.dummy += idle
