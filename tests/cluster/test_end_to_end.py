@@ -16,11 +16,19 @@ from run_planner import ROOT, planner
 
 from console.cluster.fake.box import Box, cluster_in_a_box, put
 from console.cluster.fake.engines import Load
+from planner.catalog.plans import save_plan
+from planner.domain.deployment import (
+    All2AllBackend,
+    DeploymentPlan,
+    Parallelism,
+    Role,
+    RolePlan,
+    RouterPolicy,
+    Strategy,
+)
+from planner.domain.dtypes import KvDtype
+from planner.domain.workload import SloTargets, Workload
 
-ESTIMATE = (
-    "estimate", "--model", "deepseek-ai/DeepSeek-R1", "--gpu", "h200-sxm", "--prefill", "2x(tp1,dp8,ep8)",
-    "--decode", "1x(tp1,dp16,ep16)", "--isl", "4000", "--osl", "1000", "--concurrency", "512",
-)  # fmt: skip
 LOADS = {
     "prefill": Load(
         requests_per_s=1.0, prompt_tokens=4000, output_tokens=1, ttft_s=0.4, running=1, prefix_hit=0.0
@@ -70,13 +78,42 @@ class BoxThread:
         self.loop.close()
 
 
+def role(kind: Role, groups: int, dp: int, *, seqs: int) -> RolePlan:
+    return RolePlan(
+        role=kind,
+        groups=groups,
+        parallelism=Parallelism(tp=1, dp=dp, expert_parallel=True),
+        gpu="h200-sxm",
+        node="generic-h200-sxm",
+        max_num_seqs=seqs,
+        max_num_batched_tokens=8192 if kind is Role.PREFILL else 512,
+        kv_dtype=KvDtype.FP8,
+        all2all=All2AllBackend.DEEPEP_HIGH_THROUGHPUT
+        if kind is Role.PREFILL
+        else All2AllBackend.DEEPEP_LOW_LATENCY,
+    )
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """P 2 x DP8, D 1 x DP16 on 32 H200."""
+    """DeepSeek-R1 on 32 H200: prefill 2 x DP8, decode 1 x DP16 over two pods."""
+    made = DeploymentPlan(
+        name="r1-e2e",
+        model="deepseek-ai/DeepSeek-R1",
+        strategy=Strategy.DISAGGREGATED,
+        roles=(role(Role.PREFILL, 2, 8, seqs=64), role(Role.DECODE, 1, 16, seqs=128)),
+        router=RouterPolicy(),
+        engine="vllm",
+        engine_version="0.33.0",
+        fabric="ib-ndr400",
+        workload=Workload(isl=4000, osl=1000),
+        slo=SloTargets(ttft_ms=2000, tpot_ms=60),
+        concurrency=512,
+        gpus_owned=32,
+        max_model_len=8192,
+    )
     file = tmp_path_factory.mktemp("plan") / "r1.json"
-    run = planner(*ESTIMATE, "--json")
-    assert run.returncode in (0, 1), run.stderr
-    file.write_text(run.stdout, encoding="utf-8")
+    save_plan(made, file)
     return file
 
 
