@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -24,6 +24,11 @@ from console.tui.settings import Settings
 from console.tui.themes import DARK, THEMES
 from planner.domain.errors import Issue, PlannerError, did_you_mean
 from planner.search.ask import Request
+
+if TYPE_CHECKING:
+    from console.tui.records import OpenedStudy
+
+FOLLOW_S: Final = 2.0  # between looks at a running study
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,10 @@ class Entry:
 MAIN_SCREENS: Final = (
     Entry("frontier", "Frontier", "frontier", "FrontierScreen"),
     Entry("problem", "Problem", "problem", "ProblemScreen"),
+    Entry("simulation", "Simulation", "simulation", "SimulationScreen"),
     Entry("cluster", "Cluster", "cluster", "ClusterScreen"),
+    Entry("studies", "Studies", "studies", "StudiesScreen"),
+    Entry("measurements", "Measurements", "measurements", "MeasurementsScreen"),
 )
 
 
@@ -80,12 +88,16 @@ class PlannerApp(App[None]):
         origin: str = "",
         settings: Settings | None = None,
         cluster: ClusterChoice | None = None,
+        study: str = "",
     ) -> None:
         super().__init__()
         self.services = services
         self._settings = settings or Settings()
         self._first = (request, origin)
+        self._study = study
         self._history: list[str] = []
+        self._best: int | None = None
+        self._following = ""  # the study that the frontier follows
         self.cluster = cluster or ClusterChoice()
         for theme in THEMES:
             self.register_theme(theme)
@@ -101,8 +113,10 @@ class PlannerApp(App[None]):
         if self._settings.keys:
             self.set_keymap(dict(self._settings.keys))
         request, origin = self._first
-        self.action_show("frontier" if request is not None else "problem")
-        if request is not None:
+        self.action_show("frontier" if request is not None or self._study else "problem")
+        if self._study:
+            self.open_study(self._study)
+        elif request is not None:
             self.ask(request, origin)
 
     # --- the question ---
@@ -137,12 +151,60 @@ class PlannerApp(App[None]):
     def _failed(self, issues: tuple[Issue, ...]) -> None:
         self.session = replace(self.session, phase=Phase.FAILED, issues=issues)
 
+    def open_study(self, name: str) -> None:
+        """Show a study on the frontier screen, and follow it while it runs."""
+        self.session = replace(self.session, phase=Phase.SOLVING, origin=f"study {name}", issues=())
+        self._following = name
+        self.action_show("frontier")
+        self._read_study(name)
+
+    def _read_study(self, name: str) -> None:
+        self.run_worker(
+            lambda: self._load_study(name), thread=True, exclusive=True, group="solve", exit_on_error=False
+        )
+
+    def _load_study(self, name: str) -> None:
+        worker = get_current_worker()
+        try:
+            opened = self.services.records.open_study(name)
+        except PlannerError as error:
+            if not worker.is_cancelled:
+                self.call_from_thread(self._failed, error.issues)
+            return
+        if not worker.is_cancelled:
+            self.call_from_thread(self._study_read, name, opened)
+
+    def _study_read(self, name: str, opened: OpenedStudy) -> None:
+        session, before = self.session, self.session.solved
+        same = before is not None and before.origin == opened.solved.origin
+        news = before is None or len(before.points) != len(opened.solved.points)
+        if not same or news or session.phase is not Phase.READY:
+            # trials only ever follow those before, so pinned points stay what they are
+            self.session = Session(
+                phase=Phase.READY,
+                request=opened.solved.request,
+                origin=opened.solved.origin,
+                solved=opened.solved,
+                pinned=session.pinned if same else (),
+                progress=f"{opened.finished} trials, {'running' if opened.running else 'ended'}",
+            )
+        if opened.running and self._following == name:
+            self.set_timer(FOLLOW_S, lambda: self._read_study(name) if self._following == name else None)
+
     def toggle_pin(self, point: int) -> None:
         """Pin `point`, or release it."""
         changed = self.session.toggled(point)
         if changed is self.session:
             self.notify("Six plans are pinned; release one with space", severity="warning")
         self.session = changed
+
+    def best_point(self) -> int | None:
+        """The best plan under the targets that the frontier screen shows, once it was shown."""
+        return self._best
+
+    def set_best(self, point: int | None) -> None:
+        """The frontier screen says which plan is best."""
+        self._best = point
 
     # --- navigation ---
 
@@ -205,6 +267,10 @@ class PlannerApp(App[None]):
             self.action_show(command.name)
         elif command.name == "recipe":
             self.choose_recipe(argument)
+        elif command.name == "study" and argument:
+            self.open_study(argument)
+        elif command.name == "study":
+            self.action_show("studies")
         elif command.name == "theme":
             self._set_theme(argument)
         elif command.name in {"context", "namespace", "replay"}:

@@ -19,7 +19,11 @@ class Command:
 COMMANDS: Final = (
     Command(name="frontier", help="plot and ranked plans", aliases=("f", "fr")),
     Command(name="problem", help="edit model, hardware, workload and targets", aliases=("p", "pr")),
+    Command(name="simulation", help="run plans under routers and workloads", aliases=("sim",)),
     Command(name="cluster", help="what runs now, per DP rank", aliases=("cl",)),
+    Command(name="studies", help="searches: open, compare, start, pause", aliases=("st",)),
+    Command(name="study", help="open a study on the frontier", argument="NAME"),
+    Command(name="measurements", help="benchmark results: import, compare", aliases=("me",)),
     Command(name="context", help="follow another cluster", aliases=("ctx",), argument="NAME"),
     Command(name="namespace", help="follow another namespace; empty: all", aliases=("ns",), argument="NAME"),
     Command(name="replay", help="show a recording of a cluster", argument="FILE"),

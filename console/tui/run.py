@@ -16,13 +16,27 @@ from planner.search.from_recipe import with_recipe
 
 
 def run(
-    flags: Request, *, recipe: str | None, theme: str | None, config: Path | None, cluster: ClusterChoice
+    flags: Request,
+    *,
+    recipe: str | None,
+    theme: str | None,
+    config: Path | None,
+    cluster: ClusterChoice,
+    study: str | None = None,
 ) -> None:
     """Run the app until the user leaves. Raises PlannerError for what is wrong before it starts."""
     settings = _settings(theme, config)
-    request = with_recipe(recipe, flags) if recipe is not None else flags
+    request: Request | None = with_recipe(recipe, flags) if recipe is not None else flags
     origin = f"recipe {recipe}" if recipe is not None else "the command line"
-    PlannerApp(real_services(), request=request, origin=origin, settings=settings, cluster=cluster).run()
+    app = PlannerApp(
+        real_services(),
+        request=request if study is None else None,
+        origin=origin,
+        settings=settings,
+        cluster=cluster,
+        study=study or "",
+    )
+    app.run()
 
 
 def _settings(theme: str | None, config: Path | None) -> Settings:

@@ -16,8 +16,12 @@ from planner.search.ask import Request
 
 if TYPE_CHECKING:  # what is rarely used is imported when it is
     from console.cluster.source import ClusterSource
+    from console.tui.records import Records
+    from console.tui.search_process import SearchProcess
+    from console.tui.simulate import Wish
     from console.views.manifests import ManifestView
     from planner.search.why_not import WhyNot
+    from planner.simulation.result import SimulationResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +65,9 @@ class Services:
     why_not: Callable[[Solved, str], WhyNot]
     manifest: Callable[[DeploymentPlan], ManifestView]
     open_cluster: Callable[[ClusterChoice], ClusterSource]
+    simulate: Callable[[Wish, Callable[[int, int], None]], SimulationResult]
+    records: Records
+    start_search: Callable[[list[str]], SearchProcess]
     now: Callable[[], datetime]
     folder: Path
 
@@ -114,6 +121,9 @@ def open_cluster(choice: ClusterChoice) -> ClusterSource:
 
 def real_services() -> Services:
     """The services of a user's session."""
+    from console.tui.records import Records
+    from console.tui.search_process import SearchProcess
+    from console.tui.simulate import simulate_wish
     from console.views.manifests import manifest_view
 
     return Services(
@@ -121,6 +131,9 @@ def real_services() -> Services:
         why_not=ask_why_not,
         manifest=manifest_view,
         open_cluster=open_cluster,
+        simulate=simulate_wish,
+        records=Records(),
+        start_search=SearchProcess,
         now=lambda: datetime.now(tz=UTC),
         folder=Path.cwd(),
     )

@@ -33,6 +33,7 @@ class Session:
     solved: Solved | None = None
     issues: tuple[Issue, ...] = ()
     pinned: tuple[int, ...] = ()
+    progress: str = ""  # of a study that is followed
 
     def toggled(self, point: int) -> Session:
         """`point` pinned, or not any more; unchanged when as many are pinned as can be compared."""

@@ -30,6 +30,9 @@ def tui(
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
     profiles: o.Profiles = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="Open a saved study (planner studies list).")
+    ] = None,
     context: Annotated[
         str | None, typer.Option("--context", help="Context of the kubeconfig, for the cluster screen.")
     ] = None,
@@ -72,6 +75,6 @@ def tui(
         ttft_ms=ttft_ms, tpot_ms=tpot_ms, tok_s_user=tok_s_user, profiles=profiles,
     )  # fmt: skip
     asked = model is not None or gpu is not None or gpus is not None or cluster is not None
-    name = recipe if recipe is not None or asked else DEFAULT_RECIPE
-    cluster = ClusterChoice(context=context, namespace=namespace, replay=replay, speed=speed)
-    run(flags, recipe=name, theme=theme, config=config, cluster=cluster)
+    name = recipe if recipe is not None or asked or study is not None else DEFAULT_RECIPE
+    choice = ClusterChoice(context=context, namespace=namespace, replay=replay, speed=speed)
+    run(flags, recipe=name, theme=theme, config=config, cluster=choice, study=study)

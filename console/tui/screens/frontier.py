@@ -91,6 +91,7 @@ class FrontierScreen(MainScreen):
         self._options: FrontierOptions | None = None
         self._view: FrontierView | None = None
         self._solved: object = None
+        self._origin = ""
         self._timer: Timer | None = None
         self._picked: int | None = None
 
@@ -119,9 +120,14 @@ class FrontierScreen(MainScreen):
     def _session_changed(self, session: Session) -> None:
         self.set_class(session.solved is None, "-message")
         if session.phase is Phase.SOLVING:
-            self.say(busy=f"pricing every legal plan: {session.origin} …")
+            what = (
+                session.origin
+                if session.origin.startswith("study ")
+                else f"every legal plan: {session.origin}"
+            )
+            self.say(busy=f"pricing {what} …")
             if session.solved is None:
-                self._state(Text(f"Pricing every legal plan of {session.origin} …"))
+                self._state(Text(f"Pricing {what} …"))
             return
         self.say(busy="")
         if session.phase is Phase.FAILED:
@@ -141,8 +147,13 @@ class FrontierScreen(MainScreen):
             self._picked = None
             before = self._options
             slo = session.solved.points.slo
-            self._options = replace(before, slo=slo) if before is not None else FrontierOptions(slo=slo)
-            self.say(subject=session.solved.points.question)
+            if before is None:
+                self._options = FrontierOptions(slo=slo)
+            elif session.origin != self._origin:
+                self._options = replace(before, slo=slo)
+            self._origin = session.origin
+            more = f" · {session.origin}, {session.progress}" if session.progress else ""
+            self.say(subject=f"{session.solved.points.question}{more}")
             self._refresh_view()
         elif self._view is not None:
             self._fill_table(self._view)
@@ -178,6 +189,7 @@ class FrontierScreen(MainScreen):
 
     def _show(self, view: FrontierView) -> None:
         self._view = view
+        self.planner.set_best(view.best.point if view.best is not None else None)
         self.query_one("#frontier-summary", Static).update(view.summary)
         self.query_one(FrontierPlot).show_view(view, self.palette)
         plot = self.query_one("#plot-panel")

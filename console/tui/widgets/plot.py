@@ -19,16 +19,18 @@ PICK_DISTANCE: Final = 4.0  # cells; a click further from every point picks noth
 LEFT: Final = 7
 
 
-class _Ticks(AxisFormatter):
+class AxisTicks(AxisFormatter):
     """Ticks that the view has already computed; recomputed by zooming within the same set."""
 
     def __init__(self, axis: AxisView) -> None:
         self.labels = dict(axis.ticks)
 
     def get_ticks(self, min_: float, max_: float, max_ticks: int = 8) -> list[float]:  # noqa: ARG002
+        """The ticks in sight."""
         return [t for t in self.labels if min_ <= t <= max_]
 
     def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
+        """Their labels."""
         return [self.labels.get(t, "") for t in ticks]
 
 
@@ -78,8 +80,8 @@ class FrontierPlot(PlotWidget):
         if not same:
             self.set_xlimits(view.x_axis.low, view.x_axis.high)
             self.set_ylimits(view.y_axis.low, view.y_axis.high)
-        self.set_x_formatter(_Ticks(view.x_axis))
-        self.set_y_formatter(_Ticks(view.y_axis))
+        self.set_x_formatter(AxisTicks(view.x_axis))
+        self.set_y_formatter(AxisTicks(view.y_axis))
         for series in view.cloud:
             self._scatter(series, palette.cloud_style(series.group), hires=palette.series != ("bold",))
         if len(view.staircase) > 1:
