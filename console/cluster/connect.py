@@ -226,7 +226,7 @@ class _Loader:
         from kubernetes.aio.client import Configuration
 
         made = Configuration()
-        made.retries = False
+        made.retries = None  # the reflector decides when to ask again
         made.connection_pool_maxsize = 100
         try:
             if self.target.in_cluster:

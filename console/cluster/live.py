@@ -11,6 +11,7 @@ from random import Random
 from console.cluster.api import Api, ApiError, refused, unreachable
 from console.cluster.discovery import discover
 from console.cluster.kinds import KINDS, Kind, Served
+from console.cluster.metrics.readings import WINDOW_S
 from console.cluster.metrics.scraper import Scraper
 from console.cluster.objects import View
 from console.cluster.reflector import Reflector, Timing
@@ -29,6 +30,7 @@ class LiveOptions:
     metrics: bool = True
     prometheus: str | None = None
     period_s: float = 10.0
+    window_s: float = WINDOW_S  # of rates and percentiles
     in_cluster: bool = False
     timing: Timing = field(default_factory=Timing)
 
@@ -88,7 +90,7 @@ class LiveSource:
         self._options = options
         self._wall, self._clock = wall, clock
         self._random = random or Random()  # noqa: S311 - jitter
-        self.state = ClusterState(identity)
+        self.state = ClusterState(identity, window_s=options.window_s)
         self.state.subscribe(self._note_change)
         self._change = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}

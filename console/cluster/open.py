@@ -10,6 +10,7 @@ from pathlib import Path
 from console.cluster.connect import connect
 from console.cluster.kinds import Kind
 from console.cluster.live import LiveOptions, LiveSource
+from console.cluster.metrics.readings import WINDOW_S
 from console.cluster.recording import RecordedSource, load_recording
 from console.cluster.source import ClusterSource
 from console.cluster.state import Identity
@@ -28,6 +29,7 @@ class Opening:
     metrics: bool = True
     prometheus: str | None = None
     period_s: float = 10.0
+    window_s: float = WINDOW_S
     kinds: tuple[Kind, ...] = tuple(Kind)
 
 
@@ -43,6 +45,7 @@ def make_source(opening: Opening) -> ClusterSource:
         metrics=opening.metrics,
         prometheus=opening.prometheus,
         period_s=opening.period_s,
+        window_s=opening.window_s,
         in_cluster=api.target.in_cluster,
     )
     identity = Identity(source="live", context=api.target.context, server=api.server, namespace=namespace)

@@ -18,8 +18,7 @@ from planner.domain.deployment import DeploymentPlan, Strategy
 from planner.domain.errors import Issue, MissingDataError
 
 STEADY_WINDOW_S = 45.0
-STEADY_SPREAD = 0.15  # of requests in flight over the window
-STEADY_REQUESTS = 2.0  # finished per request in flight
+STEADY_REQUESTS = 1.0  # finished per request in flight: the window covers the mean life of a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +165,7 @@ def _unsteady(readings: Sequence[RankReading], ranks: int, finished: float | Non
         yield "requests were preempted in the window"
     running = sum(r.running or 0.0 for r in readings)
     if finished is not None and running and finished * window < STEADY_REQUESTS * running:
-        yield f"{finished * window:.0f} requests finished while {running:.0f} were in flight: too few for a steady state"
+        needed = f"--window {STEADY_REQUESTS * running / finished:.0f}" if finished else "traffic"
+        yield f"{finished * window:.0f} requests finished, {running:.0f} were in flight: the window needs {needed}"
     if not running:
         yield "nothing is running"

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from console.cluster.kinds import KINDS, Kind
 from console.cluster.metrics.epp import PickerSample
-from console.cluster.metrics.readings import STALE_PERIODS, RankKey, RankReading, RankWindows
+from console.cluster.metrics.readings import STALE_PERIODS, WINDOW_S, RankKey, RankReading, RankWindows
 from console.cluster.metrics.samples import RankSample
 from console.cluster.objects import (
     AutoscalerView,
@@ -208,9 +208,9 @@ class Snapshot:
 class ClusterState:
     """Holds the state; `subscribe` is told every change after it was applied."""
 
-    def __init__(self, identity: Identity, *, window_s: float | None = None) -> None:
+    def __init__(self, identity: Identity, *, window_s: float = WINDOW_S) -> None:
         self.identity = identity
-        self.windows = RankWindows() if window_s is None else RankWindows(window_s=window_s)
+        self.windows = RankWindows(window_s=window_s)
         self.version = 0
         self._kinds: dict[Kind, dict[str, View]] = {k: {} for k in Kind}
         self._trust = dict.fromkeys(Kind, Trust.LOADING)

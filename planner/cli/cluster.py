@@ -311,6 +311,7 @@ def residuals(
         replay=replay,
         prometheus=prometheus,
         period_s=min(5.0, window / 4.0),
+        window_s=window,
     )
     run(show_residuals(opening, plan, name=name, window_s=window, profiles=profiles, keep=keep, json=json))
 

@@ -405,3 +405,17 @@ def test_no_secret_is_kept_shown_or_logged(tmp_path: Path, caplog: pytest.LogCap
     everything = "".join(held) + caplog.text
     for secret in ("canary-bearer", "canary-token", "hunter2"):
         assert secret not in everything
+
+
+def test_more_pods_than_the_proxy_should_carry_are_taken_in_turn_and_none_goes_stale(tmp_path: Path) -> None:
+    async def scenario(w: World) -> None:
+        for i in range(1, 130):
+            w.put(engine_pod(f"lws-{i}", group=i, ports=1))
+        snapshot = await w.until(lambda s: len({k.pod for k in s.readings}) == 130, timeout_s=20.0)
+        assert snapshot.metrics is not None
+        assert "64 of 130 pods per round" in snapshot.metrics.note
+        assert snapshot.metrics.period_s == pytest.approx(3 * 0.2)
+        await asyncio.sleep(0.5)
+        assert not w.source.snapshot().silent
+
+    play(tmp_path, scenario, metrics=True)

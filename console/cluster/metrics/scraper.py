@@ -49,7 +49,7 @@ class Scraper:
         targets = scrape_targets(snapshot)
         if targets:
             way = self._choose()
-            targets, note = self._sample(targets, way)
+            targets, rounds, note = self._sample(targets, way)
             failed = denied = 0
             async for page in way.scrape(targets):
                 failed += not self._take(page)
@@ -57,7 +57,9 @@ class Scraper:
             if denied and isinstance(way, ProxyWay):
                 await self._leave(way)
             await self._pickers(snapshot)
-            self._report(way, len(targets), failed, started, "; ".join(n for n in (note, self._note) if n))
+            self._report(
+                way, len(targets), failed, started, rounds, "; ".join(n for n in (note, self._note) if n)
+            )
         elif self.state.snapshot(self.wall()).metrics is None:
             self.state.apply(
                 MetricsChange(
@@ -79,16 +81,17 @@ class Scraper:
         self.way = DirectWay()
         self._note = "pods/proxy is denied; trying pod addresses"
 
-    def _sample(self, targets: list[Target], way: Way) -> tuple[list[Target], str]:
-        """At most `max_pods` pods per round, in turn, so that every pod is seen after a few rounds."""
+    def _sample(self, targets: list[Target], way: Way) -> tuple[list[Target], int, str]:
+        """At most `max_pods` pods per round, in turn; also how many rounds it takes to see every pod."""
         pods = sorted({(t.namespace, t.pod) for t in targets})
         if not way.max_pods or len(pods) <= way.max_pods:
-            return targets, ""
+            return targets, 1, ""
         start = self._next_pod % len(pods)
         chosen = {pods[(start + i) % len(pods)] for i in range(way.max_pods)}
         self._next_pod = start + way.max_pods
         return (
             [t for t in targets if (t.namespace, t.pod) in chosen],
+            -(-len(pods) // way.max_pods),
             f"{way.max_pods} of {len(pods)} pods per round",
         )
 
@@ -122,12 +125,12 @@ class Scraper:
                 failed = f"HTTP {error.status}" if error.status else error.message
             self.state.apply(PickerChange(at=self.wall(), name=pool, sample=sample, failed=failed))
 
-    def _report(self, way: Way, targets: int, failed: int, started: float, note: str) -> None:
+    def _report(self, way: Way, targets: int, failed: int, started: float, rounds: int, note: str) -> None:
         self.state.apply(
             MetricsChange(
                 at=self.wall(),
                 way=way.name,
-                period_s=self.period_s,
+                period_s=self.period_s * rounds,  # a rank's own interval: what decides whether it is stale
                 targets=targets,
                 failed=failed,
                 took_s=self.clock() - started,
