@@ -17,9 +17,10 @@ from console.api.access import Access
 from console.api.answers import Answers
 from console.api.children import Children
 from console.api.events import Hub
+from console.api.following import Following
 from console.api.guard import Guard
 from console.api.redact import RedactingFilter, Redactor
-from console.api.routes import events, frontier, pages, plans, problems, studies
+from console.api.routes import cluster, events, frontier, pages, plans, problems, studies
 from console.api.settings import Settings
 from console.api.state import ConsoleState, Keeper, LocalKeeper
 from console.api.study_data import StudyData
@@ -28,12 +29,18 @@ from planner.storage.store import open_store
 
 OPENAPI: Final = "/api/v1/openapi.json"
 STUDIES_S: Final = 1.0
+CLUSTER_S: Final = 2.0
 LISTED: Final = 50
 
 
 async def _studies(state: ConsoleState) -> str:
     listed = await state.answers.run(studies.list_studies, state, LISTED, 0)
     return state.redactor.text(listed.model_dump_json())
+
+
+async def _cluster(state: ConsoleState, following: Following) -> str:
+    out = await state.answers.run(cluster.cluster_out, following.snapshot())
+    return state.redactor.text(out.model_dump_json())
 
 
 def create_app(settings: Settings, *, access: Access | None = None, keeper: Keeper | None = None) -> Guard:
@@ -59,10 +66,16 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
                 hub=Hub(),
             )
             state.hub.add("studies", partial(_studies, state), every_s=STUDIES_S)
+            if settings.cluster is not None:
+                state.cluster = Following(settings.cluster)
+                state.cluster.start()
+                state.hub.add("cluster", partial(_cluster, state, state.cluster), every_s=CLUSTER_S)
             try:
                 yield
             finally:
                 state.hub.close()
+                if state.cluster is not None:
+                    await state.cluster.close()
                 await state.children.close()
                 answers.close()
 
@@ -85,6 +98,6 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
     failures.install(app, redactor)
     app.include_router(login.router)
     app.include_router(pages.router)
-    for module in (frontier, plans, problems, studies, events):
+    for module in (frontier, plans, problems, studies, cluster, events):
         app.include_router(module.router)
     return Guard(app, hosts=settings.hosts, cookie=settings.cookie, keeper=keeper)

@@ -8,6 +8,7 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import uvicorn
 from console.api.access import Access
 from console.api.app import create_app
 from console.api.settings import DEFAULT_RECIPE, LOOPBACK, Settings
+from console.cluster.open import Opening, make_source
 from planner.domain.errors import InputError, Issue, did_you_mean
 
 GRACE_S: Final = 3
@@ -32,6 +34,7 @@ class Serving:
     profiles: Path | None
     behind_tls: bool
     open_browser: bool
+    cluster: Opening | None
 
 
 def run(serving: Serving, *, say: Callable[[str], None]) -> None:
@@ -45,6 +48,7 @@ def run(serving: Serving, *, say: Callable[[str], None]) -> None:
         recipe=_recipe(serving.recipe),
         profiles=serving.profiles,
         secure_cookie=serving.behind_tls,
+        cluster=None if serving.cluster is None else partial(make_source, serving.cluster),
     )
     access = Access(user=getpass.getuser())
     app = create_app(settings, access=access)

@@ -10,6 +10,8 @@ from typing import Final
 
 from sqlalchemy.engine import URL
 
+from console.cluster.source import ClusterSource
+
 DEFAULT_PORT: Final = 8765
 DEFAULT_RECIPE: Final = "deepseek-r1-h200x32"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -31,7 +33,7 @@ def _uploads() -> Path:
 class Settings:
     """`hosts` are the names a browser may use; `store` None is the user's own database.
 
-    `cluster` None leaves the cluster page out. `dev` adds the OpenAPI document without a login.
+    `cluster` makes the source that is followed; None leaves the cluster page out.
     """
 
     host: str = "127.0.0.1"
@@ -41,9 +43,9 @@ class Settings:
     profiles: Path | None = None
     store: URL | None = None
     uploads: Path = field(default_factory=_uploads)
-    allow_apply: bool = False
     in_cluster: bool = False
     secure_cookie: bool = False
+    cluster: Callable[[], ClusterSource] | None = None
     clock: Callable[[], datetime] = _now
 
     @property

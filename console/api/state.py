@@ -11,6 +11,7 @@ from console.api.access import Access, Viewer
 from console.api.answers import Answers
 from console.api.children import Children
 from console.api.events import Hub
+from console.api.following import Following
 from console.api.redact import Redactor
 from console.api.settings import Settings
 from console.api.study_data import StudyData
@@ -28,6 +29,13 @@ class Keeper(Protocol):
 
     async def redeem(self, token: str) -> str | None:
         """The cookie's value for a token, if the token is good."""
+
+
+class Reviewer(Protocol):
+    """Asks whether a viewer may see what the console itself reads."""
+
+    async def may_read(self, viewer: Viewer) -> None:
+        """Raise ClusterError ``cluster.forbidden`` unless the viewer may."""
 
 
 class LocalKeeper:
@@ -61,6 +69,8 @@ class ConsoleState:
     studies: StudyData
     children: Children
     hub: Hub
+    cluster: Following | None = None
+    reviewer: Reviewer | None = None
 
 
 def console_of(request: Request) -> ConsoleState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +32,26 @@ def serve(
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
     ] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Follow the cluster of your kubeconfig, read-only.")
+    ] = False,
+    context: Annotated[
+        str | None, typer.Option("--context", help="Context of the kubeconfig; implies --cluster.")
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="Kubeconfig file; implies --cluster.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Namespace to follow; default: the context's.")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", help="A recording (planner cluster record) instead of a cluster."),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", help="Address of a Prometheus server that scrapes the engines."),
+    ] = None,
     profiles: o.Profiles = None,
 ) -> None:
     """Open the browser console: frontier, plans, studies, measurements, cluster.
@@ -48,7 +69,12 @@ def serve(
             )
         )
     from console.api.serve import Serving, run
+    from console.cluster.open import Opening
 
+    opening = Opening(
+        context=context, kubeconfig=kubeconfig, namespace=namespace, replay=replay, prometheus=prometheus
+    )
+    followed = cluster or replay is not None or context is not None or kubeconfig is not None
     run(
         Serving(
             host=host,
@@ -58,6 +84,7 @@ def serve(
             profiles=profiles,
             behind_tls=behind_tls,
             open_browser=open_browser,
+            cluster=opening if followed else None,
         ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from console.api.events import Hub
 from console.api.queries import State
+from console.api.state import viewer_of
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 KEEP_ALIVE_S = 15.0
@@ -21,6 +21,7 @@ RETRY_MS = 2000
 @router.get("/events", response_class=StreamingResponse)
 async def events(
     state: State,
+    request: Request,
     topics: Annotated[str, Query(max_length=128)] = "studies",
     after: Annotated[str, Query(max_length=64)] = "",
     last_event_id: Annotated[str, Header(max_length=64)] = "",
@@ -28,6 +29,8 @@ async def events(
     """Events of some topics, separated by commas. A stream resumes after ``Last-Event-ID``, or after `after`."""
     names = tuple(dict.fromkeys(t for t in topics.split(",") if t))
     state.hub.check(names)
+    if "cluster" in names and state.reviewer is not None:
+        await state.reviewer.may_read(viewer_of(request))
     return StreamingResponse(
         _lines(state.hub, names, last_event_id or after),
         media_type="text/event-stream",
@@ -58,8 +61,3 @@ async def _lines(hub: Hub, names: tuple[str, ...], after: str) -> AsyncIterator[
         with suppress(asyncio.CancelledError, StopAsyncIteration):
             await waiting
         await source.aclose()
-
-
-def one_line(document: object) -> str:
-    """JSON that fits in one ``data:`` line."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

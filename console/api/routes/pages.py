@@ -37,6 +37,7 @@ class Page:
     about: str
     charts: bool = False
     in_menu: bool = True
+    cluster: bool = False  # only when a cluster is followed
 
 
 PAGES: Final = (
@@ -48,6 +49,8 @@ PAGES: Final = (
          about="Model, hardware, traffic and targets; answered at once, or searched by simulation."),
     Page(path="/studies", name="studies", title="Studies", charts=True,
          about="Searches on simulated results: what was tried, how far they are, and the best so far."),
+    Page(path="/cluster", name="cluster", title="Cluster", cluster=True,
+         about="What runs, per DP rank; what blocks a rollout; a plan against it. Nothing is changed."),
 )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def _page(request: Request, page: Page) -> Response:
         .get_template("page.html")
         .render(
             page=page,
-            pages=[p for p in PAGES if p.in_menu],
+            pages=[p for p in PAGES if p.in_menu and (state.cluster is not None or not p.cluster)],
             build=build_tag(),
             settings=state.settings,
             appearance={
