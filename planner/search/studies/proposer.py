@@ -13,7 +13,7 @@ from planner.search.studies.evaluate import Observation
 from planner.search.studies.hypervolume import Front
 from planner.search.studies.space import IntArray, SearchSpace
 
-DRAWS: Final = 32
+DRAWS: Final = 48
 DOMAIN: Final = 6000  # base points nearest to the analytic front; the truth's front lies among them
 POOL: Final = 3000  # of them, nearest to the front of the re-calibrated model
 _REFRESH: Final = 5  # observations after which the pool is chosen anew
