@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from array import array
+from typing import Any
 
 import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import ScriptedApi
 
+from console.cluster.api import ApiError
 from console.cluster.metrics.epp import parse_picker
 from console.cluster.metrics.exposition import NotMetrics, parse_exposition
 from console.cluster.metrics.readings import RankKey, RankWindows
 from console.cluster.metrics.samples import Counter, Gauge, Hist, Histogram, RankSample
-from console.cluster.metrics.ways import PrometheusWay, Target
+from console.cluster.metrics.ways import PrometheusWay, Target, find_prometheus
 from planner.domain.errors import InputError
 
 KEY = RankKey("ns", "pod", 8000, "0")
@@ -290,3 +294,32 @@ def test_a_prometheus_address_is_checked() -> None:
     with pytest.raises(InputError) as error:
         PrometheusWay("localhost:9090")
     assert error.value.issues[0].code == "cluster.prometheus_url"
+
+
+def test_prometheus_behind_the_api_server_is_found_when_it_knows_the_engines() -> None:
+    service = {"metadata": {"namespace": "monitoring", "name": "prom"}, "spec": {"ports": [{"port": 9090}]}}
+    labels = {
+        "__name__": "vllm:num_requests_running",
+        "namespace": "ns",
+        "pod": "a",
+        "instance": "1.2.3.4:8000",
+    }
+    answer = {"data": {"result": [{"metric": labels, "value": [0, "5"]}]}}
+
+    class Server(ScriptedApi):
+        answers = answer
+
+        async def text(self, path: str, query: Any = None, *, timeout_s: float = 10.0) -> str:
+            assert path == "/api/v1/namespaces/monitoring/services/prom:9090/proxy/api/v1/query"
+            return json.dumps(self.answers)
+
+    async def find(server: Server) -> str | None:
+        way = await find_prometheus(server, [Target("ns", "a", 8000)])
+        return way.name if way else None
+
+    found = asyncio.run(find(Server(lists=[{"items": [service]}])))
+    assert found == "Prometheus (prom:9090) through the API server"
+    silent = Server(lists=[{"items": [service]}])
+    silent.answers = {"data": {"result": []}}
+    assert asyncio.run(find(silent)) is None
+    assert asyncio.run(find(Server(lists=[ApiError(403, "Forbidden", "services")]))) is None

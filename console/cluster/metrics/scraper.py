@@ -1,7 +1,7 @@
 """Scrapes engine and picker metrics in rounds and writes them to the state.
 
 The way is chosen once there is a target: Prometheus when its address is given; pod addresses inside the cluster; else the
-API server's proxy, and pod addresses when RBAC denies the proxy.
+API server's proxy, and pod addresses when RBAC denies the proxy. More pods than the proxy should carry: a Prometheus service.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from console.cluster.api import Api, ApiError
 from console.cluster.metrics.epp import parse_picker
 from console.cluster.metrics.exposition import NotMetrics, parse_exposition
 from console.cluster.metrics.samples import RankSample
-from console.cluster.metrics.ways import DirectWay, Page, PrometheusWay, ProxyWay, Target, Way
+from console.cluster.metrics.ways import (
+    PROXY_MAX_PODS,
+    DirectWay,
+    Page,
+    PrometheusWay,
+    ProxyWay,
+    Target,
+    Way,
+    find_prometheus,
+)
 from console.cluster.objects import PodView
 from console.cluster.state import ClusterState, MetricsChange, PickerChange, ScrapeChange, Snapshot
 from console.cluster.topology import topology
@@ -36,6 +45,7 @@ class Scraper:
     way: Way | None = None
     _next_pod: int = field(default=0, init=False)
     _note: str = field(default="", init=False)
+    _looked: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Scrape until cancelled, one round per period."""
@@ -48,7 +58,7 @@ class Scraper:
         snapshot = self.state.snapshot(self.wall())
         targets = scrape_targets(snapshot)
         if targets:
-            way = self._choose()
+            way = await self._choose(targets)
             targets, rounds, note = self._sample(targets, way)
             failed = denied = 0
             async for page in way.scrape(targets):
@@ -68,12 +78,16 @@ class Scraper:
             )
         return max(self.period_s - (self.clock() - started), self.period_s * 0.1)
 
-    def _choose(self) -> Way:
+    async def _choose(self, targets: list[Target]) -> Way:
         if self.way is None:
             if self.prometheus:
                 self.way = PrometheusWay(self.prometheus)
             else:
                 self.way = DirectWay() if self.in_cluster else ProxyWay(self.api)
+        many = len({(t.namespace, t.pod) for t in targets}) > PROXY_MAX_PODS
+        if many and isinstance(self.way, ProxyWay) and not self._looked:
+            self._looked = True  # once: services do not come and go
+            self.way = await find_prometheus(self.api, targets) or self.way
         return self.way
 
     async def _leave(self, way: Way) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,7 @@ PROXY_CONCURRENCY = 8
 PROXY_MAX_PODS = 64
 DIRECT_CONCURRENCY = 32
 SCRAPE_S = 8.0
+PROMETHEUS_LABELS = "app.kubernetes.io/name in (prometheus,kube-prometheus-stack-prometheus)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -168,15 +169,6 @@ class PrometheusWay:
         self._url = url.rstrip("/")
         self.name = f"Prometheus at {self._url.split('//', 1)[1].rsplit('@', 1)[-1]}"
 
-    def _query(self, namespaces: Iterable[str]) -> str:
-        families = "|".join(
-            [*GAUGE_NAMES, "vllm:num_requests_waiting_by_reason", "vllm:cache_config_info"]
-            + [f"{n}(_total)?" for n in COUNTER_NAMES]
-            + [f"{n}_(bucket|sum|count)" for n in HISTOGRAM_NAMES]
-        )
-        wanted = "|".join(sorted(set(namespaces)))
-        return f'{{__name__=~"{families}",namespace=~"{wanted}"}}'
-
     async def scrape(self, targets: Sequence[Target]) -> AsyncIterator[Page]:
         """One instant query; every target gets the page it would have served."""
         import aiohttp
@@ -187,7 +179,8 @@ class PrometheusWay:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SCRAPE_S)) as session,
                 session.post(
-                    f"{self._url}/api/v1/query", data={"query": self._query(t.namespace for t in targets)}
+                    f"{self._url}/api/v1/query",
+                    data={"query": prometheus_query(t.namespace for t in targets)},
                 ) as response,
             ):
                 if response.status != 200:
@@ -198,17 +191,35 @@ class PrometheusWay:
             problem = f"Prometheus: {type(error).__name__}"
         except ValueError:
             problem = "Prometheus did not answer with JSON"
-        for target in targets:
-            lines = pages.get((target.namespace, target.pod, target.port))
-            if lines is None:
-                lines = pages.get((target.namespace, target.pod, 0))
-            yield Page(target, "\n".join(lines)) if lines else Page(target, failed=problem)
+        for page in _by_target(targets, pages, problem):
+            yield page
 
     async def close(self) -> None:
         """Each round closes its own connection."""
 
 
-def _pages(body: bytes) -> dict[tuple[str, str, int], list[str]]:
+def prometheus_query(namespaces: Iterable[str]) -> str:
+    """All families we read, of some namespaces."""
+    families = "|".join(
+        [*GAUGE_NAMES, "vllm:num_requests_waiting_by_reason", "vllm:cache_config_info"]
+        + [f"{n}(_total)?" for n in COUNTER_NAMES]
+        + [f"{n}_(bucket|sum|count)" for n in HISTOGRAM_NAMES]
+    )
+    wanted = "|".join(sorted(set(namespaces)))
+    return f'{{__name__=~"{families}",namespace=~"{wanted}"}}'
+
+
+def _by_target(
+    targets: Sequence[Target], pages: Mapping[tuple[str, str, int], list[str]], problem: str
+) -> Iterable[Page]:
+    for target in targets:
+        lines = pages.get((target.namespace, target.pod, target.port)) or pages.get(
+            (target.namespace, target.pod, 0)
+        )
+        yield Page(target, "\n".join(lines)) if lines else Page(target, failed=problem)
+
+
+def _pages(body: bytes | str) -> dict[tuple[str, str, int], list[str]]:
     out: dict[tuple[str, str, int], list[str]] = {}
     for series in map(table, rows(dig(json.loads(body), "data", "result"))):
         labels = {str(k): str(v) for k, v in table(series.get("metric")).items()}
@@ -224,3 +235,47 @@ def _pages(body: bytes) -> dict[tuple[str, str, int], list[str]]:
 
 def _short(error: ApiError) -> str:
     return f"HTTP {error.status} {error.reason}".strip() if error.status else error.message
+
+
+class ProxiedPrometheusWay:
+    """A Prometheus service inside the cluster, reached through the API server's service proxy."""
+
+    max_pods = 0
+
+    def __init__(self, api: Api, service: str) -> None:
+        self._api = api
+        self._path = f"{service}/proxy/api/v1/query"
+        self.name = f"Prometheus ({service.rsplit('/services/', maxsplit=1)[-1]}) through the API server"
+
+    async def scrape(self, targets: Sequence[Target]) -> AsyncIterator[Page]:
+        """One instant query; every target gets the page it would have served."""
+        problem, pages = "not in Prometheus", dict[tuple[str, str, int], list[str]]()
+        query = prometheus_query(t.namespace for t in targets)
+        try:
+            pages = _pages(await self._api.text(self._path, {"query": query}, timeout_s=SCRAPE_S))
+        except ApiError as error:
+            problem = _short(error)
+        except ValueError:
+            problem = "Prometheus did not answer with JSON"
+        for page in _by_target(targets, pages, problem):
+            yield page
+
+    async def close(self) -> None:
+        """Nothing of its own to close."""
+
+
+async def find_prometheus(api: Api, targets: Sequence[Target]) -> ProxiedPrometheusWay | None:
+    """A Prometheus service that knows these engines, None when there is none or services may not be listed."""
+    try:
+        found = table(await api.get("/api/v1/services", {"labelSelector": PROMETHEUS_LABELS}))
+    except ApiError:
+        return None
+    for service in map(table, rows(found.get("items"))):
+        meta = table(service.get("metadata"))
+        port = next((table(p).get("port") for p in rows(dig(service, "spec", "ports"))), 9090)
+        path = f"/api/v1/namespaces/{meta.get('namespace')}/services/{meta.get('name')}:{port}"
+        way = ProxiedPrometheusWay(api, path)
+        async for page in way.scrape(targets[:1]):
+            if page.text:
+                return way
+    return None
