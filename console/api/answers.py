@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -85,6 +85,18 @@ class Answers:
     async def text(self, key: object, make: Callable[[], bytes]) -> Document:
         """A document made once per `key`."""
         return await self._once(self._texts, key, TEXTS, lambda: Document.of(make()))
+
+    async def slow_text(self, key: object, make: Callable[[], Awaitable[bytes]]) -> Document:
+        """As `text`, for a document that waits for another process."""
+
+        async def work() -> Document:
+            return Document.of(await make())
+
+        found = self._texts.get(key)
+        if found is None:
+            found = self._texts[key] = asyncio.ensure_future(work())
+            found.add_done_callback(partial(_forget_failure, self._texts, key))
+        return await asyncio.shield(found)
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Run `work` in a thread of this service."""

@@ -20,7 +20,17 @@ from console.api.events import Hub
 from console.api.following import Following
 from console.api.guard import Guard
 from console.api.redact import RedactingFilter, Redactor
-from console.api.routes import cluster, events, frontier, pages, plans, problems, studies
+from console.api.routes import (
+    cluster,
+    events,
+    frontier,
+    measurements,
+    pages,
+    plans,
+    problems,
+    simulation,
+    studies,
+)
 from console.api.settings import Settings
 from console.api.state import ConsoleState, Keeper, LocalKeeper
 from console.api.study_data import StudyData
@@ -98,6 +108,6 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
     failures.install(app, redactor)
     app.include_router(login.router)
     app.include_router(pages.router)
-    for module in (frontier, plans, problems, studies, cluster, events):
+    for module in (frontier, plans, problems, studies, simulation, measurements, cluster, events):
         app.include_router(module.router)
     return Guard(app, hosts=settings.hosts, cookie=settings.cookie, keeper=keeper)

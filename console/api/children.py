@@ -35,20 +35,23 @@ class Children:
         self._studies: dict[str, asyncio.subprocess.Process] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def command(self, *arguments: str, stdin: str | None = None) -> Any:
-        """The JSON document that ``planner ARGUMENTS --json`` prints.
+    async def command(self, *arguments: str) -> Any:
+        """The JSON document that ``planner ARGUMENTS --json`` prints; see `document`."""
+        return await self.document("planner.cli.main", *arguments, "--json")
 
-        Raises InputError with the command's own issues, ``command.time`` after ten minutes. A reader that leaves stops it.
+    async def document(self, module: str, *arguments: str) -> Any:
+        """The JSON document that a module of ours prints.
+
+        Raises InputError with the command's own issues, NotFeasibleError ``command.time`` after ten minutes.
         """
         async with self._room:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "planner.cli.main", *arguments, "--json",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+                sys.executable, "-m", module, *arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 env=self._environment,
             )  # fmt: skip
             try:
-                given = None if stdin is None else stdin.encode()
-                out, err = await asyncio.wait_for(process.communicate(given), LONGEST_S)
+                out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
             except TimeoutError:
                 raise NotFeasibleError(_too_long(arguments)) from None
             finally:

@@ -20,6 +20,7 @@ _PATTERNS: Final = (
     re.compile(r"(\bHF_TOKEN\s*[:=]\s*)\S+"),
     re.compile(r"()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),  # JSON web tokens
 )
+_WORK_FOLDER: Final = re.compile(r"[^\s'\"(]*/wideplan-\w{8}/")  # where an upload lies while it is read
 
 
 class Redactor:
@@ -35,6 +36,7 @@ class Redactor:
             value = value.replace(secret, HIDDEN)
         for pattern in _PATTERNS:
             value = pattern.sub(lambda m: f"{m[1]}{HIDDEN}", value)
+        value = _WORK_FOLDER.sub("", value)
         for path, name in self._places:
             value = value.replace(path, name)
         return value

@@ -20,7 +20,7 @@ function start() {
 function update(news) {
   listed = news;
   showList();
-  const name = state.name ?? (listed.studies.length ? listed.studies[0].name : null);
+  const name = state.name ?? (listed.studies.find((s) => !s.parent) ?? listed.studies[0])?.name ?? null;
   const one = listed.studies.find((s) => s.name === name);
   const stamp = JSON.stringify(one ?? name);
   if (name && stamp !== seen) { seen = stamp; show(name); }
@@ -31,7 +31,7 @@ const word = { running: "● running", interrupted: "‖ interrupted", finished:
 const tone = { running: "good", interrupted: "warn", finished: "" };
 
 function progress(s) {
-  if (!s.budget) return `${s.finished.toLocaleString("en")}`;
+  if (!s.budget || s.parent) return `${s.finished.toLocaleString("en")}`;
   const share = Math.min(1, s.finished / s.budget);
   return h("div", {}, `${s.finished.toLocaleString("en")} of ${s.budget.toLocaleString("en")}`, h("div", { class: "bar", "aria-hidden": "true" }, h("span", { style: `width:${(100 * share).toFixed(1)}%` })));
 }
