@@ -166,15 +166,12 @@ class Reach:
 
     def strength(self, held: NDArray[np.bool_], known: NDArray[np.bool_]) -> FloatArray:
         """Share of the factors that `FactorPack.cell` grants the `held` rows when only `known` ones were measured."""
-        out = np.ones(int(held.sum()))
+        out = np.full(int(held.sum()), TRANSFER_STRENGTH)
         for n, i in enumerate(np.flatnonzero(held)):
             here = known & (self.place == self.place[i])
-            if not here.any():
-                out[n] = TRANSFER_STRENGTH
-                continue
-            if not (self.checkpoint[here] == self.checkpoint[i]).any():
-                out[n] *= TRANSFER_STRENGTH
-            out[n] *= max(1.0 - max(float(np.log2(self.width[i] / self.width[here].max())), 0.0), 0.0)
+            seen = here.any() and (self.checkpoint[here] == self.checkpoint[i]).any()
+            if seen and self.width[i] <= self.width[here].max():
+                out[n] = 1.0
         return out
 
 

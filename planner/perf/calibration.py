@@ -8,7 +8,6 @@ measurements by `planner.measurements.fit_pack`; `profiles/calibration/pack.json
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ SWITCH: Final = "WIDEPLAN_CALIBRATION"  # environment variable; "off" prices fro
 TURN_TOKENS: Final = 512.0  # between memory-bound decode steps and compute-bound prefill steps
 TURN_SHARPNESS: Final = 1.5
 BASE_GAP_MS: Final = 0.25  # of a step outside kernels: sampling, copies, graph launch
-TRANSFER_STRENGTH: Final = 0.5  # share of a log-factor that is believed on another GPU family or model
+TRANSFER_STRENGTH: Final = 0.5  # share of a log-factor that is believed outside what was measured
 BASE_HANDOVER_MS: Final = 40.0  # router hop, transfer set-up and polling on both sides
 BASE_ADMISSION_STEPS: Final = 1.0  # decode steps until a waiting prompt is looked at
 LAUNCH_DTYPES: Final = {ComputeDtype.FP4: "fp4", ComputeDtype.FP8: "fp8", ComputeDtype.BF16: "bf16"}
@@ -167,8 +166,8 @@ class Territory:
 class FactorPack:
     """Log-factors by tree node: ``engine``, ``engine/family``, ``engine/family/format``; a cell is their sum.
 
-    Outside what was measured factors fade towards the operator curves: by half for another GPU family and for another
-    model, to nothing at twice the widest measured engine group. Without `territory` (while fitting) nothing fades.
+    Outside what was measured (another GPU family, another model, wider engine groups) half of a log-factor is believed,
+    the rest is left to the operator curves. Without `territory` (while fitting) nothing fades.
     """
 
     nodes: Mapping[str, Mapping[str, float]]
@@ -201,14 +200,12 @@ class FactorPack:
         measured = self.territory.get(place)
         if measured is None:
             return 1.0, ()
-        strength, origin = 1.0, []
+        origin = []
         if checkpoint not in measured.checkpoints:
-            strength *= TRANSFER_STRENGTH
             origin.append(f"{engine} with other models")
         if group_gpus > measured.widest_group:
-            strength *= max(1.0 - math.log2(group_gpus / measured.widest_group), 0.0)
             origin.append(f"groups of up to {measured.widest_group} GPUs")
-        return strength, tuple(origin)
+        return (TRANSFER_STRENGTH if origin else 1.0), tuple(origin)
 
 
 def pack_folder() -> Path:

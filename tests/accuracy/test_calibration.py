@@ -98,7 +98,7 @@ def test_cell_is_the_sum_of_its_nodes_and_says_when_it_is_transferred() -> None:
         0.35
     )
     wide = faded.cell("vllm", "hopper", "fp8", checkpoint="known", group_gpus=16)
-    assert set(wide.logs.values()) == {0.0}
+    assert wide.logs["gap"] == pytest.approx(0.35)
     assert "8 GPUs" in wide.transferred_from
     assert pack.cell("sglang", "hopper", "fp8").transferred_from == "nothing"
 
