@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -112,12 +115,25 @@ class PlannerApp(App[None]):
         """Show the first screen at once; the answer follows."""
         if self._settings.keys:
             self.set_keymap(dict(self._settings.keys))
+        if not self.is_headless:
+            self._obey_signals()
         request, origin = self._first
         self.action_show("frontier" if request is not None or self._study else "problem")
         if self._study:
             self.open_study(self._study)
         elif request is not None:
             self.ask(request, origin)
+
+    def _obey_signals(self) -> None:
+        """A terminating signal ends the app like a key does, so that the terminal is restored."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(name, partial(self.exit, return_code=128 + name))
+
+    @property
+    def computing(self) -> bool:
+        """Whether a thread still works on an answer nobody waits for any more."""
+        return any(w.is_running for w in self.workers)
 
     # --- the question ---
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +25,8 @@ def run(
     config: Path | None,
     cluster: ClusterChoice,
     study: str | None = None,
-) -> None:
-    """Run the app until the user leaves. Raises PlannerError for what is wrong before it starts."""
+) -> int:
+    """Run the app until the user leaves; returns the exit status. Raises PlannerError for what is wrong before it starts."""
     settings = _settings(theme, config)
     request: Request | None = with_recipe(recipe, flags) if recipe is not None else flags
     origin = f"recipe {recipe}" if recipe is not None else "the command line"
@@ -36,7 +38,17 @@ def run(
         cluster=cluster,
         study=study or "",
     )
-    app.run()
+    asyncio.run(_run(app))
+    return app.return_code or 0
+
+
+async def _run(app: PlannerApp) -> None:
+    await app.run_async()
+    if app.computing:
+        # A simulation may take a minute to its end and cannot be interrupted inside its kernel; every record is committed
+        # as it is made, so nothing is lost by leaving at once.
+        sys.stdout.flush()
+        os._exit(app.return_code or 0)
 
 
 def _settings(theme: str | None, config: Path | None) -> Settings:

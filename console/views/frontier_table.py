@@ -12,6 +12,7 @@ from console.views.frontier_model import ColourBy, FrontierOptions, Index, PlanR
 from console.views.metrics import METRICS, Axis
 from console.views.points import PlanPoints
 from planner.analytic.front import pareto_indexes
+from planner.domain.evaluation import Evaluation
 from planner.perf.operators.base import FloatArray
 from planner.search.recommend import RANKED_PER_STRATEGY
 
@@ -56,28 +57,31 @@ def ranked_rows(
     index = index[order]
     _, first = np.unique(points.configuration(index), return_index=True)
     chosen = index[np.sort(first)[: options.max_rows]]
+    exact: dict[int, Evaluation] = {}
     if options.y is Axis.RATE:
-        chosen = _as_recommended(points, chosen)
+        chosen, exact = _as_recommended(points, chosen)
     else:
         by_metric = np.argsort(-points.values(options.y, chosen) * METRICS[options.y].sign, kind="stable")
         chosen = chosen[by_metric]
     on_front = set(overall.tolist())
     return tuple(
-        _row(points, int(i), n, meets=True, on_front=int(i) in on_front)
-        for n, i in enumerate(chosen, start=1)
+        _row(points, i, n, meets=True, on_front=i in on_front, priced=exact.get(i))
+        for n, i in enumerate(chosen.tolist(), start=1)
     )
 
 
-def _as_recommended(points: PlanPoints, chosen: Index) -> Index:
+def _as_recommended(points: PlanPoints, chosen: Index) -> tuple[Index, dict[int, Evaluation]]:
     """The first plans of each strategy are priced one by one, as `planner recommend` does, and ordered by that."""
-    exact: dict[int, tuple[float, int, str]] = {}
+    exact: dict[int, Evaluation] = {}
+    keys: dict[int, tuple[float, int, str]] = {}
     for strategy in range(len(points.strategies)):
         for i in chosen[points.strategy[chosen] == strategy][:RANKED_PER_STRATEGY].tolist():
             plan = points.plan_at(i)
-            rate = points.evaluation_at(i).output_tok_s_per_gpu.value
-            exact[i] = (-rate, plan.gpus_used, plan.label())
-    keys = [exact.get(i, (-float(points.rate[i]), int(points.gpus[i]), "")) for i in chosen.tolist()]
-    return chosen[np.array(sorted(range(len(keys)), key=lambda n: (keys[n], n)), dtype=np.intp)]
+            exact[i] = points.evaluation_at(i)
+            keys[i] = (-exact[i].output_tok_s_per_gpu.value, plan.gpus_used, plan.label())
+    wanted = [keys.get(i, (-float(points.rate[i]), int(points.gpus[i]), "")) for i in chosen.tolist()]
+    order = sorted(range(len(wanted)), key=lambda n: (wanted[n], n))
+    return chosen[np.array(order, dtype=np.intp)], exact
 
 
 def front_rows(
@@ -93,8 +97,13 @@ def front_rows(
     )
 
 
-def _row(points: PlanPoints, i: int, rank: int, *, meets: bool, on_front: bool) -> PlanRow:
+def _row(
+    points: PlanPoints, i: int, rank: int, *, meets: bool, on_front: bool, priced: Evaluation | None = None
+) -> PlanRow:
     one = np.array([i], dtype=np.intp)
+    values = tuple(float(points.values(axis, one)[0]) for axis in Axis)
+    if priced is not None:
+        values = tuple(value_on(priced, axis) for axis in Axis)
     return PlanRow(
         point=i,
         rank=rank,
@@ -104,10 +113,23 @@ def _row(points: PlanPoints, i: int, rank: int, *, meets: bool, on_front: bool) 
         kind=points.strategies[points.strategy[i]].value,
         group="",
         gpus=f"{points.gpus[i]}/{points.gpus_owned}",
-        values=tuple(float(points.values(axis, one)[0]) for axis in Axis),
+        values=values,
         meets=meets,
         on_front=on_front,
     )
+
+
+def value_on(evaluation: Evaluation, axis: Axis) -> float:
+    """A metric of one priced plan; NaN for a cost without a price."""
+    cost = evaluation.usd_per_m_output_tokens
+    return {
+        Axis.TOK_S_USER: evaluation.tok_s_user,
+        Axis.RATE: evaluation.output_tok_s_per_gpu.value,
+        Axis.TTFT: evaluation.ttft_ms.value,
+        Axis.TPOT: evaluation.tpot_ms.value,
+        Axis.COST: float("nan") if cost is None else cost,
+        Axis.CONCURRENCY: evaluation.concurrency,
+    }[axis]
 
 
 def groups_of(points: PlanPoints, by: ColourBy, members: Index) -> tuple[tuple[str, ...], NDArray[np.int64]]:

@@ -104,7 +104,7 @@ def _figures(v: Evaluation) -> tuple[Figure, ...]:
 
 
 def _interval(e: Estimate) -> str:
-    return f"{figure(e.low)} – {figure(e.high)}"
+    return f"{figure(e.low)} – {figure(e.high)}" if e.high > e.low else ""  # a search's figures have none
 
 
 def _step_bar(step: StepBreakdown) -> Bar:

@@ -138,6 +138,8 @@ def study_points(
             tpot_ms=Estimate(tpot, tpot, tpot),
             ttft_ms=Estimate(ttft, ttft, ttft),
             tok_s_user=1000.0 / tpot,
+            requests_per_s=rate * problem.gpus / problem.workload.osl,
+            total_tok_s_per_gpu=rate * problem.workload.context_at_end / problem.workload.osl,
             usd_per_m_output_tokens=None if cost is None else cost / (rate * 3600.0) * 1e6,
             provenance=Provenance.SIMULATED if study.level is StudyLevel.SIMULATED else found.provenance,
         )

@@ -77,4 +77,6 @@ def tui(
     asked = model is not None or gpu is not None or gpus is not None or cluster is not None
     name = recipe if recipe is not None or asked or study is not None else DEFAULT_RECIPE
     choice = ClusterChoice(context=context, namespace=namespace, replay=replay, speed=speed)
-    run(flags, recipe=name, theme=theme, config=config, cluster=choice, study=study)
+    status = run(flags, recipe=name, theme=theme, config=config, cluster=choice, study=study)
+    if status:
+        raise typer.Exit(status)

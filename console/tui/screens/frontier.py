@@ -152,8 +152,8 @@ class FrontierScreen(MainScreen):
             elif session.origin != self._origin:
                 self._options = replace(before, slo=slo)
             self._origin = session.origin
-            more = f" · {session.origin}, {session.progress}" if session.progress else ""
-            self.say(subject=f"{session.solved.points.question}{more}")
+            first = f"{session.origin}, {session.progress}: " if session.progress else ""
+            self.say(subject=f"{first}{session.solved.points.question}")
             self._refresh_view()
         elif self._view is not None:
             self._fill_table(self._view)
