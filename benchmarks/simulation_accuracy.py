@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.domain.deployment import Role
 from planner.domain.errors import PlannerError
 from planner.measurements.points import Metric, Point, PointMode, read_points
 from planner.measurements.pricing import PointPricer, Prepared, PricedRoleOfRow, RawPrediction
@@ -111,14 +110,8 @@ def main() -> None:
             Metric.TPOT: result.tpot_ms.p50.value,
             Metric.OUTPUT: result.output_tok_s.value / point.output_denominator_gpus,
         }
-        seats = sum(r.groups * r.ranks * r.max_num_seqs for r in _serving(prepared))
-        load = float(point.load or 1)
-        ranks = sum(r.groups * r.ranks for r in _serving(prepared))
-        band = (
-            "past the seats"
-            if load > 0.9 * seats
-            else ("8 or more per rank" if load >= 8 * ranks else "below 8 per rank")
-        )
+        used, waiting = answer.features.get("utilisation", 0.0), answer.features.get("surplus", 0.0)
+        band = "past saturation" if waiting > 0.05 else ("prefill busy over half" if used > 0.5 else "light")
         for name in (f"{point.config.mode.value}, {band}", f"engine {point.config.dialect}", "all"):
             for metric, measured in point.measured.items():
                 if measured > 0.0 and math.isfinite(values[metric]):
@@ -136,14 +129,6 @@ def main() -> None:
             logs = np.array(errors[name, metric, level])
             cells += [f"{np.median(np.abs(np.expm1(logs))):.1%}", f"x{math.exp(float(np.median(logs))):.2f}"]
         print(f"| {name} | {metric.value} | {len(errors[name, metric, 'L1'])} | {' | '.join(cells)} |")
-
-
-def _serving(prepared: Prepared) -> list[EngineRole]:
-    return [
-        engine_role(r, prepared)
-        for r in (prepared.decode,)
-        if r is not None and r.plan.role is not Role.PREFILL
-    ]
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def lay_out(
     router: RouterPolicy | None = None,
     timing: RouterTiming | None = None,
     popularity_cv: float | None = None,
+    calibrated: bool = True,
     host_gib_per_rank: float = 0.0,
 ) -> Cluster:
     """Roles with tables, KV blocks and network. Raises `NotFeasibleError` when a role's weights leave no KV cache."""
@@ -109,7 +110,14 @@ def lay_out(
                 groups=role.groups,
                 ranks=role.parallelism.dp,
                 gpus_per_rank=role.parallelism.tp,
-                tables=build_tables(components[role.gpu], role, pool, engine, popularity_cv=popularity_cv),
+                tables=build_tables(
+                    components[role.gpu],
+                    role,
+                    pool,
+                    engine,
+                    popularity_cv=popularity_cv,
+                    calibrated=calibrated,
+                ),
                 kv_blocks=blocks,
                 block_size=role.block_size,
                 max_num_seqs=role.max_num_seqs,

@@ -45,6 +45,8 @@ class Lab:
     gpu_id: str
     fabric_id: str
     engine_version: str | None = None
+    engine_name: str = "vllm"
+    calibrated: bool = True  # False: curves and datasheets alone, one basis for widths nobody measured
 
     @cached_property
     def model(self) -> ModelSpec:
@@ -53,8 +55,8 @@ class Lab:
 
     @cached_property
     def engine(self) -> EngineProfile:
-        """vLLM at the stated or the newest version."""
-        return load_engine("vllm", self.engine_version)
+        """The engine at the stated or the newest version."""
+        return load_engine(self.engine_name, self.engine_version)
 
     @cached_property
     def pool(self) -> Pool:
@@ -143,6 +145,7 @@ class Lab:
             router=router,
             timing=timing,
             popularity_cv=popularity_cv,
+            calibrated=self.calibrated,
             host_gib_per_rank=host_gib,
         )
 
@@ -163,7 +166,14 @@ class Lab:
             # the tables depend on the role (expert popularity, backend), the layout does not
             from planner.perf.step import build_tables
 
-            tables = build_tables(self.components, role, self.pool, self.engine, popularity_cv=popularity_cv)
+            tables = build_tables(
+                self.components,
+                role,
+                self.pool,
+                self.engine,
+                popularity_cv=popularity_cv,
+                calibrated=self.calibrated,
+            )
             cluster = replace(cluster, roles=(replace(cluster.roles[0], tables=tables),))
         state = build_state(cluster, make_traffic(single(8, 2), sessions=1, seed=0, concurrency=1), seed=0)
         drafts = role.speculation.draft_tokens if role.speculation else 0

@@ -10,9 +10,9 @@ from planner.simulation.experiments.base import Check, Experiment, Outcome, Plot
 from planner.simulation.experiments.lab import Lab
 from planner.simulation.traffic import make_traffic, single
 
-V3_H100 = Lab("deepseek-ai/DeepSeek-V3", "h100-sxm", "ib-ndr400")
-V3_H200 = Lab("deepseek-ai/DeepSeek-V3", "h200-sxm", "ib-ndr400")
-V3_GB200 = Lab("deepseek-ai/DeepSeek-V3", "gb200", "ib-ndr400")
+V3_H100 = Lab("deepseek-ai/DeepSeek-V3", "h100-sxm", "ib-ndr400", calibrated=False)
+V3_H200 = Lab("deepseek-ai/DeepSeek-V3", "h200-sxm", "ib-ndr400", calibrated=False)
+V3_GB200 = Lab("deepseek-ai/DeepSeek-V3", "gb200", "ib-ndr400", calibrated=False)
 R1_B200 = Lab("deepseek-ai/DeepSeek-R1", "b200-sxm", "ib-ndr400")
 GPT_OSS_H200 = Lab("openai/gpt-oss-120b", "h200-sxm", "none")
 _CONTEXT = 2000

@@ -124,7 +124,7 @@ def _seed_talk(router: str, seed: int) -> SimulationResult:
         lab.role(Role.PREFILL, dp=8), lab.role(Role.DECODE, dp=16), router=ROUTERS[router], timing=_PRECISE,
         isl=14000, osl=2000,
     )  # fmt: skip
-    traffic = make_traffic(SEED_TALK, sessions=256, seed=seed, concurrency=128, spread_s=60.0)
+    traffic = make_traffic(SEED_TALK, sessions=512, seed=seed, concurrency=128, spread_s=60.0)
     return simulate(cluster, traffic, seed=seed)
 
 
