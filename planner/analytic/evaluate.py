@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from planner.analytic.closed_loop import (
 )
 from planner.analytic.operating import prefill_ttft_ms
 from planner.analytic.stack import RoleStack, StepLoad
+from planner.domain.calibration import Calibration
+from planner.domain.calibration import Metric as OwnMetric
 from planner.domain.deployment import DeploymentPlan, Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
 from planner.domain.evaluation import Binding, Evaluation, MemoryBreakdown, StepBreakdown, StepTerm, TermTime
@@ -46,6 +49,13 @@ _TERM_OF = {
 }
 
 
+_OWN_METRIC = {
+    Metric.TTFT: OwnMetric.TTFT,
+    Metric.TPOT: OwnMetric.TPOT,
+    Metric.OUTPUT_RATE: OwnMetric.THROUGHPUT,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedRole:
     """One role ready to be priced: its tables, memory and a stack of one."""
@@ -69,6 +79,7 @@ class Pricer:
         engine: EngineProfile,
         usd_per_gpu_hour: float | None,
         popularity_cv: float | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.model = model
         self.pools = pools
@@ -76,12 +87,23 @@ class Pricer:
         self.engine = engine
         self.usd_per_gpu_hour = usd_per_gpu_hour
         self.popularity_cv = popularity_cv
+        self.calibration = calibration
+
+    @property
+    def added_factors(self) -> dict[str, float] | None:
+        """Log-factors of the user's own calibration."""
+        return self.calibration.log_factors if self.calibration is not None else None
 
     def role(self, plan: RolePlan, *, context_tokens: int) -> PricedRole:
         """Tables and memory of one role; capacity is stated for requests of `context_tokens`."""
         pool = self.pools[plan.gpu]
         tables = build_tables(
-            self.components[plan.gpu], plan, pool, self.engine, popularity_cv=self.popularity_cv
+            self.components[plan.gpu],
+            plan,
+            pool,
+            self.engine,
+            popularity_cv=self.popularity_cv,
+            added=self.added_factors,
         )
         memory = rank_memory(
             self.model,
@@ -256,6 +278,9 @@ class Pricer:
         outside = bool(extrapolates)
 
         def band(value: float, metric: Metric) -> Estimate:
+            own = self._own_band(value, metric, outside=outside)
+            if own is not None:
+                return own
             if calibrated:
                 split = plan.strategy is Strategy.DISAGGREGATED
                 return calibrated_interval(value, metric, disaggregated=split, extrapolates=outside)
@@ -277,11 +302,21 @@ class Pricer:
             memory=tuple(r.memory for r in roles),
             kv_transfer_ms=transfer,
             binding=binding,
-            provenance=Provenance.CALIBRATED if calibrated else provenance,
+            provenance=Provenance.CALIBRATED if calibrated or self.calibration is not None else provenance,
             extrapolates=extrapolates,
             engine=f"{plan.engine} {plan.engine_version}",
             model_version=MODEL_VERSION,
         )
+
+    def _own_band(self, value: float, metric: Metric, *, outside: bool) -> Estimate | None:
+        """The 80 % interval of the user's own calibration, twice as wide outside the curves' data."""
+        if self.calibration is None:
+            return None
+        found = self.calibration.band(_OWN_METRIC[metric])
+        if found is None or not math.isfinite(found.log_half_width):
+            return None
+        half = found.log_half_width * (2.0 if outside else 1.0)
+        return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
     def _extrapolates(
         self, plan: DeploymentPlan, roles: tuple[PricedRole, ...], steps: tuple[StepBreakdown, ...]

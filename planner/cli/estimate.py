@@ -44,6 +44,7 @@ def estimate(
     usd_per_gpu_hour: o.Price = None,
     mtp: o.Mtp = None,
     mtp_acceptance: o.MtpAcceptance = None,
+    calibration: o.CalibrationOption = None,
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:
@@ -68,7 +69,7 @@ def estimate(
         flags = Request(
             model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu,
             decode_gpu=decode_gpu, prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl,
-            prefix_hit=prefix_hit, engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, mtp=mtp, mtp_acceptance=mtp_acceptance, profiles=profiles,
+            prefix_hit=prefix_hit, engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
         )  # fmt: skip
         if recipe is not None:
             from planner.search.from_recipe import with_recipe

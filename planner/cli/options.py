@@ -42,6 +42,10 @@ Mtp = Annotated[int | None, typer.Option("--mtp", help="Draft tokens per step (m
 MtpAcceptance = Annotated[
     float | None, typer.Option("--mtp-acceptance", help="Chance that one more draft is accepted, 0 to 1.")
 ]
+CalibrationOption = Annotated[
+    bool | None,
+    typer.Option("--calibration/--no-calibration", help="Use your stored calibration (default: yes)."),
+]
 Profiles = Annotated[
     Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")
 ]

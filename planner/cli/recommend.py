@@ -39,6 +39,7 @@ def recommend(
     eplb: o.EplbOption = None,
     mtp: o.Mtp = None,
     mtp_acceptance: o.MtpAcceptance = None,
+    calibration: o.CalibrationOption = None,
     profiles: o.Profiles = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Write the picked plan for later commands.")
@@ -60,7 +61,7 @@ def recommend(
         model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
         prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy, kv_dtype=kv_dtype, engine_version=engine_version,
-        usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp, mtp_acceptance=mtp_acceptance, profiles=profiles,
+        usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip
     if recipe is not None:
         from planner.search.from_recipe import with_recipe

@@ -36,6 +36,7 @@ def why_not(
     engine_version: o.EngineVersion = None,
     mtp: o.Mtp = None,
     mtp_acceptance: o.MtpAcceptance = None,
+    calibration: o.CalibrationOption = None,
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:
@@ -51,7 +52,7 @@ def why_not(
     flags = Request(
         model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
         prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
-        tpot_ms=tpot_ms, tok_s_user=tok_s_user, engine_version=engine_version, mtp=mtp, mtp_acceptance=mtp_acceptance, profiles=profiles,
+        tpot_ms=tpot_ms, tok_s_user=tok_s_user, engine_version=engine_version, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip
     if recipe is not None:
         from planner.search.from_recipe import with_recipe

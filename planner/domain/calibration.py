@@ -119,6 +119,15 @@ class Calibration:
     created_at: datetime | None = None
 
     @property
+    def log_factors(self) -> dict[str, float]:
+        """Log factors by name, on top of the shipped calibration."""
+        return {f.name: f.log_value for f in self.factors}
+
+    def band(self, metric: Metric, level: float = 0.80) -> Band | None:
+        """The interval of `metric` at `level`, if there is one."""
+        return next((b for b in self.bands if b.metric is metric and abs(b.level - level) < 1e-9), None)
+
+    @property
     def n(self) -> int:
         """Measurements used."""
         return len(self.measurements)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from planner.domain.calibration import Calibration
 from planner.domain.deployment import Speculation, Strategy
 from planner.domain.dtypes import KvDtype
 from planner.domain.hardware import Pool
@@ -48,6 +49,7 @@ class PlanningProblem:
     usd_per_gpu_hour: float | None
     bounds: SearchBounds = field(default_factory=SearchBounds)
     speculation: Speculation | None = None
+    calibration: Calibration | None = None  # the user's own, for exactly this model, GPU, engine and version
     assumptions: tuple[Assumption, ...] = ()
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planner.domain.deployment import All2AllBackend, Role, RolePlan
 from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool
@@ -31,9 +33,11 @@ def build_tables(
     *,
     popularity_cv: float | None = None,
     calibrated: bool = True,
+    added: Mapping[str, float] | None = None,
 ) -> StepTables:
     """Step tables of `role` on `pool`, with the shipped calibration of its engine and GPU family.
 
+    `added`: log-factors on top of the shipped ones, from a user's own calibration.
     `popularity_cv` overrides the spread of expert popularity (0 = forced balance). Raises nothing of its own:
     legality is checked before.
     """
@@ -96,9 +100,12 @@ def build_tables(
         frontend_ms=engine.frontend_ms,
     )
     cell = shipped_cell(model, pool.gpu, engine.engine.value, p.gpus) if calibrated else None
-    if cell is None:
+    if cell is None and not added:
         return tables
-    return apply_factors(tables, cell.logs, expert_parallel=p.expert_parallel, latent=model.is_mla)
+    logs = dict(cell.logs) if cell is not None else {}
+    for name, value in (added or {}).items():
+        logs[name] = logs.get(name, 0.0) + value
+    return apply_factors(tables, logs, expert_parallel=p.expert_parallel, latent=model.is_mla)
 
 
 def _edge(within: FloatArray, grid: FloatArray) -> float:

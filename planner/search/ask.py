@@ -12,6 +12,7 @@ from planner.catalog.assumptions import unconfirmed_assumptions
 from planner.catalog.engines import load_engine
 from planner.catalog.hardware import default_node, load_fabric, load_gpu, load_node, nodes_for
 from planner.catalog.models import load_model
+from planner.domain.calibration import Calibration, CalibrationScope
 from planner.domain.deployment import Speculation, Strategy
 from planner.domain.dtypes import ComputeDtype, KvDtype
 from planner.domain.engine import EngineProfile
@@ -20,6 +21,7 @@ from planner.domain.hardware import FabricKind, GpuProfile, NodeShape, Pool
 from planner.domain.model import ModelSpec
 from planner.domain.problem import Assumption, PlanningProblem, SearchBounds
 from planner.domain.workload import SloTargets, Workload
+from planner.search.own_calibration import stored_calibration
 
 DEFAULT_ISL: Final = 4096
 DEFAULT_OSL: Final = 1024
@@ -54,6 +56,7 @@ class Request:
     eplb: bool | None = None
     mtp: int | None = None
     mtp_acceptance: float | None = None
+    calibration: bool | None = None
     name: str | None = None
     profiles: Path | None = None
 
@@ -129,6 +132,7 @@ def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
         usd_per_gpu_hour=price,
         bounds=bounds,
         speculation=speculation,
+        calibration=_own_calibration(request, model, decode.gpu, engine, assumptions),
         assumptions=tuple(assumptions),
     )
     _refuse_impossible(problem, engine)
@@ -425,6 +429,29 @@ def _speculation(request: Request, model: ModelSpec) -> Speculation | None:
     if issues:
         raise InputError(*issues)
     return Speculation(draft_tokens=request.mtp, acceptance=float(request.mtp_acceptance or 0.0))
+
+
+def _own_calibration(
+    request: Request, model: ModelSpec, gpu: GpuProfile, engine: EngineProfile, assumptions: list[Assumption]
+) -> Calibration | None:
+    """The user's calibration for exactly this model, GPU, engine and version, if there is one and it is wanted."""
+    if request.calibration is False:
+        return None
+    scope = CalibrationScope(
+        model=model.id, gpu=gpu.id, engine=engine.engine.value, engine_version=engine.version
+    )
+    found = stored_calibration(scope)
+    if found is not None:
+        moved = [f.name for f in found.factors if f.moved]
+        assumptions.append(
+            Assumption(
+                name="calibration",
+                value=f"yours, n={len(found.measurements)}",
+                why=f"measured on {gpu.id} with {engine.id}; moved: {', '.join(moved) or 'nothing'}",
+                flag="--no-calibration",
+            )
+        )
+    return found
 
 
 def _name(model: ModelSpec, prefill: Pool, decode: Pool) -> str:

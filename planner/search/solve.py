@@ -78,6 +78,7 @@ def make_pricer(problem: PlanningProblem, engine: EngineProfile) -> Pricer:
         components=components,
         engine=engine,
         usd_per_gpu_hour=problem.usd_per_gpu_hour,
+        calibration=problem.calibration,
     )
 
 
@@ -146,7 +147,8 @@ def _space(
 
 def _stack(candidates: tuple[Candidate, ...], pool: Pool, engine: EngineProfile, pricer: Pricer) -> RoleStack:
     components = pricer.components[pool.gpu.id]
-    tables = [build_tables(components, c.role, pool, engine) for c in candidates]
+    added = pricer.added_factors
+    tables = [build_tables(components, c.role, pool, engine, added=added) for c in candidates]
     return RoleStack([c.role for c in candidates], tables, [float(c.kv_tokens) for c in candidates])
 
 
