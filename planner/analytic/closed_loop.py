@@ -164,7 +164,8 @@ def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -
     starts = b * stack.accepted / osl
     beside = np.where(stack.separate, 0.0, decode_tokens)  # decode tokens that share the step with a prompt
     room = np.maximum(stack.budget - beside, 1.0)
-    chunks = np.ceil(new_tokens / room)
+    # fractional: the last chunk is as long as what is left, and shares its step with the next prompt's first
+    chunks = np.maximum(new_tokens / room, 1.0)
     # prompts in steps of their own leave together whatever their chunks; mixed chunks take a step each
     event_rate = np.where(stack.separate, starts, starts * chunks)
     share_rank = 1.0 - np.exp(-event_rate)
