@@ -23,8 +23,8 @@ class Wish:
     @property
     def name(self) -> str:
         """For tables."""
-        parts = [self.plan.label(), self.router or "its router"]
-        return ", ".join([*parts, self.workload] if self.workload else parts)
+        parts = [self.router or "", self.plan.label(), self.workload or ""]
+        return ", ".join(p for p in parts if p)
 
 
 def simulate_wish(wish: Wish, progress: Callable[[int, int], None]) -> SimulationResult:

@@ -34,7 +34,8 @@ _VALUE: Final[dict[HeatMetric, Callable[[RankRow], float | None]]] = {
     HeatMetric.PROMPT: lambda r: r.prompt_tok_s,
 }
 _SHARES: Final = (HeatMetric.KV, HeatMetric.HITS)
-_FLOOR: Final = {HeatMetric.QUEUE: 8.0, HeatMetric.RUNNING: 16.0}  # a scale is never finer than this
+_FLOOR: Final = {HeatMetric.QUEUE: 4.0, HeatMetric.RUNNING: 4.0}  # a mean is never taken to be less than this
+_LEVELS_PER_MEAN: Final = 2.5  # the mean is level 2, twice the mean is the hottest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +80,12 @@ class HeatMap:
 def heat_map(
     overview: ClusterOverview, metric: HeatMetric, *, faults_only: bool = False, filter_text: str = ""
 ) -> HeatMap:
-    """Build the map. Levels are relative to the busiest rank of the role, or absolute for shares."""
+    """Build the map. Levels are relative to the mean of the role, so that balance is calm, or absolute for shares."""
     by_pod: dict[tuple[str, str, str], list[RankRow]] = {}
     for rank in overview.ranks:
         by_pod.setdefault((_order(rank.role), rank.group, rank.pod), []).append(rank)
-    tops = _tops(overview.ranks, metric)
-    rows = [_row(pod, ranks, metric, tops) for (_, _, pod), ranks in sorted(by_pod.items())]
+    means = _means(overview.ranks, metric)
+    rows = [_row(pod, ranks, metric, means) for (_, _, pod), ranks in sorted(by_pod.items())]
     words = filter_text.lower().split()
     shown = tuple(
         r for r in rows
@@ -96,7 +97,7 @@ def heat_map(
         metric=metric,
         rows=shown,
         width=max((len(r.cells) for r in shown), default=0),
-        scale="share of 100 %" if metric in _SHARES else "against the busiest rank of the role",
+        scale="share of 100 %" if metric in _SHARES else "against the mean of the role",
         summary=f"{len(overview.ranks)} ranks, {hot} hot, {silent} silent",
     )
 
@@ -105,17 +106,17 @@ def _order(role: str) -> str:
     return {"prefill": "0", "decode": "1"}.get(role, f"2{role}")
 
 
-def _tops(ranks: Sequence[RankRow], metric: HeatMetric) -> dict[str, float]:
-    """Highest value per role."""
-    tops: dict[str, float] = {}
+def _means(ranks: Sequence[RankRow], metric: HeatMetric) -> dict[str, float]:
+    """Mean per role."""
+    values: dict[str, list[float]] = {}
     for r in ranks:
         value = _VALUE[metric](r)
         if value is not None:
-            tops[r.role] = max(tops.get(r.role, 0.0), value)
-    return tops
+            values.setdefault(r.role, []).append(value)
+    return {role: statistics.fmean(found) for role, found in values.items()}
 
 
-def _row(pod: str, ranks: list[RankRow], metric: HeatMetric, tops: dict[str, float]) -> HeatRow:
+def _row(pod: str, ranks: list[RankRow], metric: HeatMetric, means: dict[str, float]) -> HeatRow:
     first = ranks[0]
     values = [v for r in ranks if (v := _VALUE[metric](r)) is not None]
     mean = statistics.fmean(values) if values else 0.0
@@ -124,13 +125,13 @@ def _row(pod: str, ranks: list[RankRow], metric: HeatMetric, tops: dict[str, flo
         label=first.label.rsplit(":", 1)[0],
         role=first.role,
         group=first.group,
-        cells=tuple(_cell(r, metric, tops.get(r.role, 0.0)) for r in ranks),
+        cells=tuple(_cell(r, metric, means.get(r.role, 0.0)) for r in ranks),
         peak=max(values) / mean if mean > 0.0 else None,
         spread=statistics.pstdev(values) if values else None,
     )
 
 
-def _cell(rank: RankRow, metric: HeatMetric, top: float) -> HeatCell:
+def _cell(rank: RankRow, metric: HeatMetric, typical: float) -> HeatCell:
     value = _VALUE[metric](rank)
     if value is None:
         return HeatCell(
@@ -138,8 +139,9 @@ def _cell(rank: RankRow, metric: HeatMetric, top: float) -> HeatCell:
         )
     if metric in _SHARES:
         return HeatCell(text=f"{100.0 * value:.0f}%", level=_level(value), hot=rank.hot, rank=rank)
-    share = value / max(top, _FLOOR.get(metric, 1.0))
-    return HeatCell(text=count(value), level=_level(share), hot=rank.hot, rank=rank)
+    times = value / max(typical, _FLOOR.get(metric, 1.0))
+    level = min(int(times * _LEVELS_PER_MEAN), LEVELS - 1)
+    return HeatCell(text=count(value), level=level, hot=rank.hot, rank=rank)
 
 
 def _level(share: float) -> int:

@@ -35,7 +35,7 @@ def screen_of(pilot: P) -> ClusterScreen:
 
 
 async def opened(pilot: P) -> None:
-    await press(pilot, "3")
+    await press(pilot, "4")
     await until(pilot, lambda: "per DP rank" in text_of(app_of(pilot)))
 
 
@@ -110,7 +110,7 @@ def test_drift_against_the_pinned_plan() -> None:
         await opened(pilot)
         await press(pilot, "D")
         assert "Pin the plan" in notes_of(app_of(pilot))
-        await press(pilot, "1", "space", "3", "D")
+        await press(pilot, "1", "space", "4", "D")
         text = text_of(app_of(pilot))
         assert "planned" in text
         assert "no server" in text
@@ -150,7 +150,7 @@ def test_a_cluster_that_cannot_be_read_is_said_and_tried_again() -> None:
         return StillSource()
 
     async def script(pilot: P) -> None:
-        await press(pilot, "3")
+        await press(pilot, "4")
         await until(pilot, lambda: "connection refused" in text_of(app_of(pilot)))
         assert "check the VPN" in text_of(app_of(pilot))
         await press(pilot, "m", "z", "d", "y", "o", "v", "D", "j")  # nothing to act on, nothing breaks

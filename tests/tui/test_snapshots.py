@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.tui.records import Records
+from console.tui.services import Services
 from console.tui.settings import Settings
-from tests.tui.harness import SIZES, before, press, sample_app, text_of, until
+from tests.tui.harness import SIZES, before, press, sample_app, sample_services, text_of, until
+from tests.views.simulation_samples import sample_result
+from tests.views.store_samples import fill, results_file
 
 SMALL, MIDDLE, LARGE = SIZES
 
@@ -57,8 +62,27 @@ def test_themes(snap_compare: Any, theme: str) -> None:
 @pytest.mark.parametrize("size", [SMALL, MIDDLE], ids=lambda s: f"{s[0]}x{s[1]}")
 def test_cluster(snap_compare: Any, size: tuple[int, int]) -> None:
     async def shown(pilot: Any) -> None:
-        await before("3")(pilot)
+        await before("4")(pilot)
         await until(pilot, lambda: "per DP rank" in text_of(pilot.app))
         await press(pilot, "end")
 
     assert snap_compare(sample_app(), run_before=shown, terminal_size=size)
+
+
+def record_services(folder: Path) -> Services:
+    records = Records(fill(folder))
+    records.import_measurements([results_file(folder)])
+    runs = iter(range(1, 10))
+    return sample_services(records=records, simulate=lambda *_: sample_result(next(runs)))
+
+
+@pytest.mark.parametrize("size", [SMALL, MIDDLE], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("simulation", ("3", "r", "r")), ("studies", ("5", "space")), ("measurements", ("6", "j"))],
+)
+def test_records(
+    snap_compare: Any, tmp_path: Path, name: str, keys: tuple[str, ...], size: tuple[int, int]
+) -> None:
+    app = sample_app(services=record_services(tmp_path))
+    assert snap_compare(app, run_before=before(*keys), terminal_size=size), name

@@ -61,6 +61,12 @@ def test_levels_rise_with_the_value(metric: HeatMetric) -> None:
         assert [level for _, level in pairs] == sorted(level for _, level in pairs)
 
 
+def test_a_balanced_role_is_calm() -> None:
+    heat = heat_map(overview(filled().snapshot(NOW)), HeatMetric.RUNNING)
+    levels = [c.level for r in heat.rows for c in r.cells if c.level is not None]
+    assert max(levels) <= 2
+
+
 def test_faults_only_and_filter_narrow_the_rows() -> None:
     view = overview(filled().snapshot(NOW))
     faults = heat_map(view, HeatMetric.QUEUE, faults_only=True)

@@ -45,9 +45,9 @@ class ClusterScreen(MainScreen):
         Binding("z,ctrl+z", "faults", "Faults only", key_display="z", id="cluster.faults"),
         Binding("slash", "filter", "Filter", key_display="/", id="cluster.filter"),
         Binding("d", "describe", "Describe", id="cluster.describe"),
-        Binding("y", "yaml", "YAML", id="cluster.yaml"),
+        Binding("y", "yaml", "YAML", show=False, id="cluster.yaml"),
         Binding("o", "objects", "Objects", id="cluster.objects"),
-        Binding("v", "events", "Events", id="cluster.events"),
+        Binding("v", "events", "Events", show=False, id="cluster.events"),
         Binding("D", "drift", "Drift", id="cluster.drift"),
         Binding("escape", "clear", "Back", show=False, id="cluster.clear"),
     ]
@@ -186,10 +186,11 @@ class ClusterScreen(MainScreen):
         panel.border_title = f"{heat.metric.value} per DP rank, {heat.scale}{marks}"
         panel.border_subtitle = f"{heat.summary} · {self._age()}"
         columns = [
-            Column(title="pod", width=0, least=14, rank=99),
+            Column(title="pod", width=16, rank=99),
             *(Column(title=str(n), width=CELL, right=True, rank=90 - n) for n in range(heat.width)),
             Column(title="max/mean", width=8, right=True, rank=95),
             Column(title="σ", width=6, right=True, rank=91),
+            Column(title="", width=0, least=0, rank=100),
         ]
         self.query_one(Grid).set_rows(
             [self._heat_row(r, heat.width) for r in heat.rows],
@@ -209,6 +210,7 @@ class ClusterScreen(MainScreen):
             "–" if row.peak is None else f"{row.peak:.1f}",
             "–" if row.spread is None else f"{row.spread:.1f}",
         ]
+        cells.append("")
         styles += [self.palette.bad if row.peak is not None and row.peak >= 2.0 else "", ""]
         return Row(key=row.pod, cells=tuple(cells), styles=tuple(styles))
 

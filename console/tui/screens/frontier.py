@@ -206,6 +206,8 @@ class FrontierScreen(MainScreen):
     def _legend(self, view: FrontierView) -> Text:
         palette = self.palette
         text = Text()
+        if view.options.colour_by is not ColourBy.KIND:
+            text.append(f"{view.options.colour_by.value}: ", "bold")
         for series in view.fronts:
             text.append(f"{palette.marker(series.group)} ", palette.style(series.group))
             text.append(f"{series.label}  ")
@@ -457,7 +459,6 @@ class FrontierScreen(MainScreen):
             kinds = list(ColourBy)
             following = kinds[(kinds.index(self._options.colour_by) + 1) % len(kinds)]
             self._change(colour_by=following)
-            self.notify(f"colour by {following.value}", timeout=2)
 
     def action_command(self) -> None:
         """Copy the command line that asks the same question."""

@@ -58,7 +58,7 @@ class SimulationScreen(MainScreen):
         Binding("n", "requests", "Requests", id="simulation.requests"),
         Binding("m", "metric", "Metric", id="simulation.metric"),
         Binding("space", "mark", "Overlay", key_display="spc", id="simulation.mark"),
-        Binding("d", "describe", "Describe", id="simulation.describe"),
+        Binding("d", "describe", "Describe", show=False, id="simulation.describe"),
         Binding("x", "remove", "Remove", show=False, id="simulation.remove"),
     ]
 
