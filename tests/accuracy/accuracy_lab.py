@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -90,8 +89,3 @@ def decode_tok_s_per_gpu(s: RoleStack, batch: float, workload: Workload = CHAT) 
 def prefill_tok_s_per_gpu(s: RoleStack, workload: Workload = CHAT) -> float:
     pre = prefill_points(s, workload)
     return float(pre.capacity_per_ms[0, 0]) * workload.isl * 1000.0 / s.roles[0].parallelism.tp
-
-
-def with_pool_gpu(name: str, **changes: float) -> Pool:
-    p = pool(name)
-    return replace(p, gpu=replace(p.gpu, **changes))
