@@ -25,6 +25,7 @@ from planner.simulation.presets import ROUTERS
 from planner.simulation.result import SimulationResult
 from planner.simulation.traffic import make_traffic, single
 
+RESERVING = {"trtllm"}
 REQUESTS_PER_USER = 10
 MOST_REQUESTS = 12_000
 
@@ -45,6 +46,7 @@ def engine_role(row: PricedRoleOfRow, prepared: Prepared) -> EngineRole:
         max_num_seqs=p.max_num_seqs,
         max_num_batched_tokens=p.max_num_batched_tokens,
         lockstep=subject.model.moe is not None,
+        reserve_answer=prepared.config.dialect in RESERVING,
         kv_bytes_per_token=1.0,
         network=Network(gbps=1e6, setup_ms=prepared.transfer_ms, per_block_us=0.0),
         speculation=p.speculation,

@@ -285,6 +285,7 @@ def _fill_role(r: Any, role: EngineRole) -> None:
         r.recompute_on_expiry = role.network.recompute_on_expiry
     r.launch_ms = tables.launch_floor_ms
     r.separate = tables.separate_prefill
+    r.reserve_answer = role.reserve_answer
     r.balance_steps = tables.balance_steps
     r.host_bytes_s = role.host_tier.gbps * 1e9 if role.host_tier else 0.0
 

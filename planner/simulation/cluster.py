@@ -70,6 +70,9 @@ class EngineRole:
     host_tier: HostTier | None = None
     prefix_caching: bool = True
     reserve_full_isl: bool = True
+    reserve_answer: bool = (
+        False  # admit only what can be finished without eviction (TensorRT-LLM's default policy)
+    )
     long_prefill_tokens: int = 0  # 0 = off
     graph_max_tokens: int = 512
 

@@ -12,7 +12,7 @@ from planner.catalog.engines import load_engine
 from planner.catalog.hardware import load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
 from planner.domain.deployment import DeploymentPlan, Role, RolePlan, RouterPolicy
-from planner.domain.engine import EngineProfile
+from planner.domain.engine import EngineName, EngineProfile
 from planner.domain.errors import Issue, NotFeasibleError
 from planner.domain.hardware import FabricProfile, Pool
 from planner.domain.model import ModelSpec
@@ -123,6 +123,7 @@ def lay_out(
                 max_num_seqs=role.max_num_seqs,
                 max_num_batched_tokens=role.max_num_batched_tokens,
                 lockstep=model.moe is not None,
+                reserve_answer=engine.engine is EngineName.TRTLLM,
                 kv_bytes_per_token=bytes_per_token,
                 network=network,
                 speculation=role.speculation,

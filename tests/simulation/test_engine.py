@@ -179,6 +179,18 @@ def test_a_prompt_waits_for_company_only_while_there_is_other_work() -> None:
     assert simulate(b.aggregated(tables=tables), alone).ttft_ms.p50.value == pytest.approx(10.0)
 
 
+def test_engines_that_keep_room_for_the_answer_queue_instead_of_preempting() -> None:
+    traffic = make_traffic(single(200, 400), sessions=200, seed=0, concurrency=40)
+    eager, careful = (
+        simulate(b.aggregated(ranks=1, kv_blocks=120, prefix_caching=False, reserve_answer=x), traffic)
+        for x in (False, True)
+    )
+    assert eager.roles[0].preemptions > 0
+    assert careful.roles[0].preemptions == 0
+    assert careful.ttft_ms.p50.value > eager.ttft_ms.p50.value
+    assert careful.tpot_ms.p50.value < eager.tpot_ms.p50.value
+
+
 def test_prompts_cannot_be_launched_faster_than_the_host() -> None:
     tables = replace(b.tables(), launch_floor_ms=100.0)
     traffic = make_traffic(single(64, 20), sessions=10, seed=0, concurrency=1)

@@ -29,6 +29,7 @@ def clusters(draw: some.DrawFn) -> Cluster:
         "max_num_seqs": draw(some.sampled_from([2, 8, 64])),
         "max_num_batched_tokens": draw(some.sampled_from([128, 512, 8192])),
         "reserve_full_isl": draw(some.booleans()),
+        "reserve_answer": draw(some.booleans()),
         "prefix_caching": draw(some.booleans()),
         "speculation": draw(some.sampled_from([None, Speculation(draft_tokens=2, acceptance=0.6)])),
         "host_tier": draw(some.sampled_from([None, HostTier(blocks=300, gbps=20.0)])),

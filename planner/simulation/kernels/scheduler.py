@@ -263,7 +263,7 @@ def _admit(s: Any, k: int, now: float, budget: int, forced: bool) -> None:
             push(s, rank.host_free_at, st.LOAD_DONE, q)
             _count_hit(s, q, found * role.block)
             continue
-        if not _fits(s, k, req, hit, whole):
+        if not _fits(s, k, q, hit, whole):
             return
         _pop_front(s, k)
         cache.acquire(s, k, req, seq, hit)
@@ -295,9 +295,20 @@ def _start(s: Any, k: int, q: int) -> None:
 
 
 @kernel
-def _fits(s: Any, k: int, req: Any, hit: int, tokens: int) -> bool:
+def _fits(s: Any, k: int, q: int, hit: int, tokens: int) -> bool:
+    """Whether the pool holds `tokens` of sequence `q`, `hit` blocks of which are cached.
+
+    Engines that never evict a running request ask for room for the whole answer, beside what they promised to others.
+    """
     block = s.pool[k].block
     need = (tokens + block - 1) // block - hit
+    seq = s.seq[q]
+    req = s.req[request_of(s, q)]
+    if s.role[s.rank[k].role].reserve_answer:
+        need = max(need, (seq.stop + block - 1) // block - hit)
+        for i in range(s.rank[k].running):
+            other = s.seq[s.run[k, i]]
+            need += max((other.stop + block - 1) // block - other.blocks, 0)
     idle = cache.matched_unused(s, k, req, hit) if hit > 0 else 0
     return bool(cache.available(s, k) - idle >= need)
 
@@ -307,7 +318,7 @@ def _reserve(s: Any, k: int, q: int, hit: int, tokens: int) -> bool:
     """Hold `hit` cached blocks and allocate the rest of `tokens` for KV that is about to arrive."""
     req = s.req[request_of(s, q)]
     seq = s.seq[q]
-    if not _fits(s, k, req, hit, tokens):
+    if not _fits(s, k, q, hit, tokens):
         return False
     cache.acquire(s, k, req, seq, hit)
     seq.computed = hit * s.pool[k].block

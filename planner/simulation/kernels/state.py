@@ -130,7 +130,7 @@ ROLE: Final = np.dtype(
         ("drift_steps", _F),
         ("kv_bytes", _F), ("nic_bytes_s", _F), ("setup_s", _F), ("per_block_s", _F),
         ("host_bytes_s", _F), ("lease_s", _F), ("heartbeat", _I), ("recompute_on_expiry", _I),
-        ("launch_ms", _F), ("separate", _I), ("balance_steps", _F),
+        ("launch_ms", _F), ("separate", _I), ("reserve_answer", _I), ("balance_steps", _F),
     ],
     align=True,
 )  # fmt: skip
