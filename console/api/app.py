@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from console.api.routes import (
     studies,
 )
 from console.api.settings import Settings
-from console.api.state import ConsoleState, Keeper, LocalKeeper
+from console.api.state import ConsoleState, Keeper, LocalKeeper, Reviewer
 from console.api.study_data import StudyData
 from planner import __version__
 from planner.storage.store import open_store
@@ -41,6 +41,26 @@ OPENAPI: Final = "/api/v1/openapi.json"
 STUDIES_S: Final = 1.0
 CLUSTER_S: Final = 2.0
 LISTED: Final = 50
+LOGGERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.access", "wideplan.console", "asyncio")
+
+
+def _places(settings: Settings) -> dict[str, str]:
+    """Folders of this machine that are shown by a name."""
+    home = Path.home()
+    return {str(settings.uploads): "uploads", **({str(home): "~"} if home != home.parent else {})}
+
+
+@contextmanager
+def _redacted_logs(redactor: Redactor) -> Iterator[None]:
+    """Nothing is logged with a secret in it while the console runs."""
+    applied = RedactingFilter(redactor)
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(applied)
+    try:
+        yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(applied)
 
 
 async def _studies(state: ConsoleState) -> str:
@@ -53,17 +73,22 @@ async def _cluster(state: ConsoleState, following: Following) -> str:
     return state.redactor.text(out.model_dump_json())
 
 
-def create_app(settings: Settings, *, access: Access | None = None, keeper: Keeper | None = None) -> Guard:
+def create_app(
+    settings: Settings,
+    *,
+    access: Access | None = None,
+    keeper: Keeper | None = None,
+    reviewer: Reviewer | None = None,
+) -> Guard:
     """The console as an ASGI application. `access` holds the secrets; the caller shows the one-time address."""
-    access = access or Access(user=getpass.getuser())
-    keeper = keeper or LocalKeeper(access)
-    redactor = Redactor(access.secrets, places={str(settings.uploads): "uploads", str(Path.home()): "~"})
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "wideplan.console", "asyncio"):
-        logging.getLogger(name).addFilter(RedactingFilter(redactor))
+    if keeper is None:
+        access = access or Access(user=getpass.getuser())
+        keeper = LocalKeeper(access)
+    redactor = Redactor(access.secrets if access is not None else (), places=_places(settings))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with open_store(settings.store) as store:
+        with _redacted_logs(redactor), open_store(settings.store) as store:
             answers = Answers(profiles=settings.profiles, uploads=settings.uploads)
             state = app.state.console = ConsoleState(
                 settings=settings,
@@ -74,6 +99,7 @@ def create_app(settings: Settings, *, access: Access | None = None, keeper: Keep
                 studies=StudyData(store),
                 children=Children(settings.store),
                 hub=Hub(),
+                reviewer=reviewer,
             )
             state.hub.add("studies", partial(_studies, state), every_s=STUDIES_S)
             if settings.cluster is not None:

@@ -16,9 +16,11 @@ import uvicorn
 
 from console.api.access import Access
 from console.api.app import create_app
+from console.api.guard import Guard
+from console.api.in_cluster import ACCOUNT, ApiServer, TokenKeeper
 from console.api.settings import DEFAULT_RECIPE, LOOPBACK, Settings
 from console.cluster.open import Opening, make_source
-from planner.domain.errors import InputError, Issue, did_you_mean
+from planner.domain.errors import ClusterError, InputError, Issue, did_you_mean
 
 GRACE_S: Final = 3
 
@@ -35,6 +37,7 @@ class Serving:
     behind_tls: bool
     open_browser: bool
     cluster: Opening | None
+    in_cluster: bool
 
 
 def run(serving: Serving, *, say: Callable[[str], None]) -> None:
@@ -48,10 +51,15 @@ def run(serving: Serving, *, say: Callable[[str], None]) -> None:
         recipe=_recipe(serving.recipe),
         profiles=serving.profiles,
         secure_cookie=serving.behind_tls,
+        in_cluster=serving.in_cluster,
         cluster=None if serving.cluster is None else partial(make_source, serving.cluster),
     )
+    if serving.in_cluster:
+        keeper = _token_keeper(serving)
+        say(f"console on port {port} for {', '.join(serving.allowed)}; viewers log in with their own token")
+        _serve(create_app(settings, keeper=keeper, reviewer=keeper), listener)
+        return
     access = Access(user=getpass.getuser())
-    app = create_app(settings, access=access)
     token_file = _write_token(access.bearer, port)
     shown = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"http://{shown}:{port}/login?token={access.login}"
@@ -61,6 +69,13 @@ def run(serving: Serving, *, say: Callable[[str], None]) -> None:
         say("listening beyond this machine: TLS in front is yours to provide")
     if serving.open_browser:
         webbrowser.open(address)
+    try:
+        _serve(create_app(settings, access=access), listener)
+    finally:
+        token_file.unlink(missing_ok=True)
+
+
+def _serve(app: Guard, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         access_log=False,  # addresses may hold the one-time token
@@ -70,10 +85,29 @@ def run(serving: Serving, *, say: Callable[[str], None]) -> None:
         limit_concurrency=1000,
         lifespan="on",
     )
-    try:
-        uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        token_file.unlink(missing_ok=True)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _token_keeper(serving: Serving) -> TokenKeeper:
+    """Reviews viewers' tokens with the API server of the cluster we run in. Raises ClusterError ``cluster.not-inside``."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    if not host:
+        raise ClusterError(
+            Issue(
+                code="cluster.not-inside",
+                what="--in-cluster outside a cluster",
+                why="KUBERNETES_SERVICE_HOST is not set",
+                fix="planner serve --manifests prints the objects that run it in a cluster; on your own machine use --cluster",
+                where="--in-cluster",
+            )
+        )
+    shown = f"[{host}]" if ":" in host else host
+    server = ApiServer(
+        address=f"https://{shown}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}",
+        authority=ACCOUNT / "ca.crt" if (ACCOUNT / "ca.crt").is_file() else None,
+    )
+    namespace = None if serving.cluster is None else serving.cluster.namespace
+    return TokenKeeper(server, namespace=namespace)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -52,13 +52,28 @@ def serve(
         str | None,
         typer.Option("--prometheus", help="Address of a Prometheus server that scrapes the engines."),
     ] = None,
+    in_cluster: Annotated[
+        bool,
+        typer.Option("--in-cluster", help="Run in a pod: viewers log in with their own Kubernetes token."),
+    ] = False,
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="Print the objects that run it in a cluster, and stop.")
+    ] = False,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Container image with wideplan, for --manifests.")
+    ] = None,
     profiles: o.Profiles = None,
 ) -> None:
     """Open the browser console: frontier, plans, studies, measurements, cluster.
 
     Listens on this machine only, and prints an address that works once. Nothing is changed in a cluster.
     """
-    if host not in LOOPBACK and not behind_tls:
+    if manifests:
+        _print_manifests(namespace, image, allow_host)
+        return
+    if in_cluster and not allow_host:
+        raise InputError(_needs_host("--in-cluster"))
+    if host not in LOOPBACK and not (behind_tls or in_cluster):
         raise InputError(
             Issue(
                 code="serve.open-address",
@@ -74,7 +89,7 @@ def serve(
     opening = Opening(
         context=context, kubeconfig=kubeconfig, namespace=namespace, replay=replay, prometheus=prometheus
     )
-    followed = cluster or replay is not None or context is not None or kubeconfig is not None
+    followed = cluster or in_cluster or replay is not None or context is not None or kubeconfig is not None
     run(
         Serving(
             host=host,
@@ -82,9 +97,38 @@ def serve(
             recipe=recipe,
             allowed=tuple(allow_host or ()),
             profiles=profiles,
-            behind_tls=behind_tls,
+            behind_tls=behind_tls or in_cluster,
             open_browser=open_browser,
             cluster=opening if followed else None,
+            in_cluster=in_cluster,
         ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+
+
+def _print_manifests(namespace: str | None, image: str | None, hosts: list[str] | None) -> None:
+    if image is None:
+        raise InputError(
+            Issue(
+                code="serve.image",
+                what="--manifests without --image",
+                why="wideplan publishes no image: the cluster needs one of yours with wideplan installed",
+                fix="give --image REGISTRY/NAME:TAG",
+                where="--image",
+            )
+        )
+    if not hosts:
+        raise InputError(_needs_host("--manifests"))
+    from console.api.deployment import console_yaml
+
+    sys.stdout.write(console_yaml(namespace=namespace or "default", image=image, hosts=hosts))
+
+
+def _needs_host(flag: str) -> Issue:
+    return Issue(
+        code="serve.allow-host",
+        what=f"{flag} without --allow-host",
+        why="the console answers only under names it was told, so that other sites cannot reach it through a browser",
+        fix="give the name of your Ingress or Gateway: --allow-host console.example.com",
+        where="--allow-host",
     )

@@ -153,7 +153,7 @@ def test_lines_on_the_wire() -> None:
         assert (await anext(lines)).startswith("retry: ")
         event = await asyncio.wait_for(anext(lines), 1.0)
         assert event.endswith("event: t\ndata: a\n\n")
-        await lines.aclose()  # type: ignore[attr-defined]
+        await lines.aclose()
         assert hub.streams == 0
 
     asyncio.run(run())

@@ -94,7 +94,9 @@ def test_a_cookie_without_an_origin_changes_nothing(console: Any) -> None:
             assert answer.status_code == 403, (method, path)
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
 def test_bodies_that_a_foreign_form_can_send_are_refused(console: Any, kind: str) -> None:
     answer = console.ask("POST", "/api/v1/plans", content=b"{}", headers={"content-type": kind})
     assert answer.status_code == 415
@@ -114,7 +116,14 @@ def test_a_body_is_bounded_whatever_it_says(console: Any) -> None:
 
 def test_wrong_tokens_are_refused(console: Any) -> None:
     right = console.access.bearer
-    for header in (f"Bearer {right[:-1]}", f"Bearer {right}x", f"Basic {right}", "Bearer", f"Bearer  {right} x", right):
+    for header in (
+        f"Bearer {right[:-1]}",
+        f"Bearer {right}x",
+        f"Basic {right}",
+        "Bearer",
+        f"Bearer  {right} x",
+        right,
+    ):
         answer = console.ask("GET", "/api/v1/frontier", login=False, headers={"authorization": header})
         assert answer.status_code == 401, header
     for cookie in (f"{console.settings.cookie}={right}", "wideplan-1=x", f"{console.settings.cookie}="):
@@ -140,7 +149,13 @@ def test_the_address_works_once_and_leaves_no_token_behind(console: Any) -> None
 
 
 def test_every_answer_carries_the_policy(console: Any) -> None:
-    for path, login in (("/", True), ("/", False), ("/login", False), ("/api/v1/frontier?isl=x", True), ("/nowhere", True)):
+    for path, login in (
+        ("/", True),
+        ("/", False),
+        ("/login", False),
+        ("/api/v1/frontier?isl=x", True),
+        ("/nowhere", True),
+    ):
         answer = console.ask("GET", path, login=login)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -167,7 +182,13 @@ def test_pages_hold_no_inline_script(console: Any) -> None:
 
 
 def test_files_outside_the_client_are_not_served(console: Any) -> None:
-    for name in ("../templates/page.html", "..%2f..%2fapi%2fapp.py", "%2e%2e/__init__.py", "/etc/passwd", "js"):
+    for name in (
+        "../templates/page.html",
+        "..%2f..%2fapi%2fapp.py",
+        "%2e%2e/__init__.py",
+        "/etc/passwd",
+        "js",
+    ):
         assert console.get(f"/static/x/{name}").status_code == 404, name
 
 
@@ -177,7 +198,9 @@ def test_our_own_failure_says_a_number_and_nothing_else(
     import console.api.routes.plans as plans
 
     def broken(*_: object) -> None:
-        raise RuntimeError(f"secret path /root/x, Authorization: Bearer {console.access.bearer}, hf_abcdefghijkl")
+        raise RuntimeError(
+            f"secret path /root/x, Authorization: Bearer {console.access.bearer}, hf_abcdefghijkl"
+        )
 
     monkeypatch.setattr(plans, "_compare", broken)
     with caplog.at_level(logging.ERROR, logger="wideplan.console"):

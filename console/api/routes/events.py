@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Annotated
 
@@ -16,6 +19,7 @@ from console.api.state import viewer_of
 router = APIRouter(prefix="/api/v1", tags=["events"])
 KEEP_ALIVE_S = 15.0
 RETRY_MS = 2000
+REVIEWED_S = 300.0  # then the browser asks again, and so is the API server about the viewer
 
 
 @router.get("/events", response_class=StreamingResponse)
@@ -32,20 +36,23 @@ async def events(
     if "cluster" in names and state.reviewer is not None:
         await state.reviewer.may_read(viewer_of(request))
     return StreamingResponse(
-        _lines(state.hub, names, last_event_id or after),
+        _lines(
+            state.hub, names, last_event_id or after, longest_s=REVIEWED_S if state.reviewer else math.inf
+        ),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _lines(hub: Hub, names: tuple[str, ...], after: str) -> AsyncIterator[str]:
-    import asyncio
-
+async def _lines(
+    hub: Hub, names: tuple[str, ...], after: str, *, longest_s: float = math.inf
+) -> AsyncGenerator[str, None]:
+    ends = time.monotonic() + longest_s
     yield f"retry: {RETRY_MS}\n\n"
     source = hub.stream(names, after)
     waiting = asyncio.ensure_future(anext(source))
     try:
-        while True:
+        while time.monotonic() < ends:
             done, _ = await asyncio.wait({waiting}, timeout=KEEP_ALIVE_S)
             if not done:
                 yield ": still here\n\n"

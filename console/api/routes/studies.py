@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -15,10 +16,10 @@ from console.api.documents import tagged
 from console.api.problems import request_of
 from console.api.queries import QuestionQuery, State
 from console.api.state import ConsoleState
-from console.api.study_data import columns_of, is_quiet
+from console.api.study_data import RECENT, is_quiet, overview_of
 from console.api.wire import Wire, finite
 from planner.domain.errors import InputError, Issue
-from planner.domain.study import StudyLevel, StudyState, StudySummary, Trial, TrialState
+from planner.domain.study import Study, StudyLevel, StudyState, StudySummary, Trial
 
 router = APIRouter(prefix="/api/v1", tags=["studies"])
 Name = Annotated[str, Path(max_length=200)]
@@ -224,20 +225,19 @@ async def study(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Figures and trials, newest first."""
-    summary, trials = await state.answers.run(_read, state, name)
-    seen = (name, summary.study.state, summary.study.updated_at, len(trials), summary.finished)
-    quiet = is_quiet(summary.study, trials, state.settings.clock())
+    found, trials = await state.answers.run(_read, state, name)
+    finished = sum(t.state.finished for t in trials[-RECENT:])
+    seen = (name, found.state, found.updated_at, len(trials), finished)
+    quiet = is_quiet(found, trials, state.settings.clock())
     key = ("study", seen, quiet, limit, offset, state.children.runs(name))
-    made = await state.answers.text(key, partial(_page, state, summary, trials, quiet, limit, offset))
+    made = await state.answers.text(
+        key, partial(_page, state, StudySummary(study=found, trials={}), trials, quiet, limit, offset)
+    )
     return tagged(request, made)
 
 
-def _read(state: ConsoleState, name: str) -> tuple[StudySummary, tuple[Trial, ...]]:
-    trials = state.studies.trials(name)
-    counts: dict[TrialState, int] = {}
-    for t in trials:
-        counts[t.state] = counts.get(t.state, 0) + 1
-    return StudySummary(study=state.store.studies.get(name), trials=counts), trials
+def _read(state: ConsoleState, name: str) -> tuple[Study, tuple[Trial, ...]]:
+    return state.store.studies.get(name), state.studies.trials(name)
 
 
 def _page(
@@ -251,37 +251,22 @@ def _page(
     from console.figures.study import history_figure, trials_figure
     from planner.search.recommend import question
 
-    columns = columns_of(trials)
-    feasible = [t for t in trials if t.feasible and t.outcome.attributes.get("output_tok_s_per_gpu")]
-    best = max(feasible, key=_rate, default=None)
-    newest = trials[::-1][offset : offset + limit]
-    excluded: dict[str, int] = {}
-    for t in trials:
-        for what, value in t.outcome.constraints.items():
-            if value > 0.0:
-                label = f"misses {what.removesuffix('_ms').upper()} target"
-                excluded[label] = excluded.get(label, 0) + 1
-        if t.state is TrialState.FAILED:
-            label = f"failed: {(t.outcome.error or 'no figures').split(':')[0][:80]}"
-            excluded[label] = excluded.get(label, 0) + 1
+    seen = overview_of(trials)
+    newest = trials[max(0, len(trials) - offset - limit) : len(trials) - offset][::-1]
     out = StudyPageOut(
-        study=_study(state, summary),
+        study=_study(state, replace(summary, trials=seen.counts)),
         question=question(state.store.problems.get(summary.study.problem_hash)),
         objectives=tuple(o.name for o in summary.study.objectives),
         quiet=quiet,
-        best=None if best is None else _trial(best),
-        trials_figure=trials_figure(columns),
-        history_figure=history_figure(columns),
+        best=None if seen.best is None else _trial(seen.best),
+        trials_figure=trials_figure(seen.columns),
+        history_figure=history_figure(seen.columns),
         trials=tuple(_trial(t) for t in newest),
         trials_total=len(trials),
         offset=offset,
-        excluded=excluded,
+        excluded=dict(seen.excluded),
     )
     return out.model_dump_json().encode()
-
-
-def _rate(trial: Trial) -> float:
-    return float(str(trial.outcome.attributes["output_tok_s_per_gpu"]))
 
 
 def _trial(t: Trial) -> TrialOut:
