@@ -352,14 +352,28 @@ class PlannerApp(App[None]):
             )
 
 
-def action_ids() -> frozenset[str]:
-    """Ids of every action whose keys can be changed."""
-    from console.tui.screens import compare, slo, texts
+def owners() -> tuple[tuple[str, type[Any]], ...]:
+    """Everything that has keys, with a title for lists of them."""
+    from console.tui.screens import compare, objects, slo, texts
     from console.tui.screens import help as help_screens
     from console.tui.widgets.grid import Grid
 
-    owners: list[Any] = [
-        PlannerApp, *(entry.load() for entry in MAIN_SCREENS), MainScreen, Grid, compare.CompareScreen, slo.SloScreen, texts.TextScreen,
-        texts.PromptScreen, texts.IssueScreen, help_screens.HelpScreen, help_screens.JumpScreen,
-    ]  # fmt: skip
-    return frozenset(b.id for o in owners for b in o.BINDINGS if isinstance(b, Binding) and b.id)
+    return (
+        ("Everywhere", PlannerApp),
+        ("Main screens", MainScreen),
+        ("Tables", Grid),
+        *((entry.title, entry.load()) for entry in MAIN_SCREENS),
+        ("Compare", compare.CompareScreen),
+        ("Targets", slo.SloScreen),
+        ("Objects", objects.ObjectsScreen),
+        ("Texts", texts.TextScreen),
+        ("Prompts", texts.PromptScreen),
+        ("Messages", texts.IssueScreen),
+        ("Help", help_screens.HelpScreen),
+        ("Jump mode", help_screens.JumpScreen),
+    )
+
+
+def action_ids() -> frozenset[str]:
+    """Ids of every action whose keys can be changed."""
+    return frozenset(b.id for _, o in owners() for b in o.BINDINGS if isinstance(b, Binding) and b.id)

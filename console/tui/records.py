@@ -12,9 +12,9 @@ from console.views.studies import StudyBest, best_of, study_points, usable_trial
 from planner.domain.problem import PlanningProblem
 from planner.domain.study import StudyState, StudySummary
 from planner.search.ask import Request
-from planner.storage.measured import StoredMeasurement
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the database is loaded when it is first read
+    from planner.storage.measured import StoredMeasurement
     from planner.storage.store import Store
 
 

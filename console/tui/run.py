@@ -59,7 +59,7 @@ def _settings(theme: str | None, config: Path | None) -> Settings:
             Issue(code="file.not_found", what=str(config), why="there is no such file", fix="name a YAML file",
                   where="--config")
         )  # fmt: skip
-    settings = load_settings(path, themes=names, actions=action_ids())
+    settings = load_settings(path, themes=names, known_actions=action_ids)
     if theme is not None:
         if theme not in names:
             raise InputError(

@@ -104,6 +104,13 @@ def ask_why_not(solved: Solved, text: str) -> WhyNot:
     return why_not(plan, problem, engine)
 
 
+def render_manifest(plan: DeploymentPlan) -> ManifestView:
+    """The manifests of `plan`."""
+    from console.views.manifests import manifest_view
+
+    return manifest_view(plan)
+
+
 def open_cluster(choice: ClusterChoice) -> ClusterSource:
     """The source `choice` names; nothing is sent yet. Raises PlannerError."""
     from console.cluster.open import Opening, make_source
@@ -124,12 +131,11 @@ def real_services() -> Services:
     from console.tui.records import Records
     from console.tui.search_process import SearchProcess
     from console.tui.simulate import simulate_wish
-    from console.views.manifests import manifest_view
 
     return Services(
         solve=solve_request,
         why_not=ask_why_not,
-        manifest=manifest_view,
+        manifest=render_manifest,
         open_cluster=open_cluster,
         simulate=simulate_wish,
         records=Records(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,9 @@ def settings_path() -> Path:
     return user_config_path("wideplan") / "tui.yaml"
 
 
-def load_settings(path: Path, *, themes: tuple[str, ...], actions: frozenset[str]) -> Settings:
+def load_settings(
+    path: Path, *, themes: tuple[str, ...], known_actions: Callable[[], frozenset[str]]
+) -> Settings:
     """Read `path`; defaults when it is not there.
 
     Raises InputError ``tui.settings`` with everything that is wrong: not YAML, unknown entry, theme or action.
@@ -59,6 +61,7 @@ def load_settings(path: Path, *, themes: tuple[str, ...], actions: frozenset[str
     if not isinstance(keys, dict):
         issues.append(_issue(path, "keys", "it maps actions to keys", "write keys: {frontier.pin: space}"))
         keys = {}
+    actions = known_actions() if keys else frozenset()  # listing them loads every screen
     for action, key in keys.items():
         if action not in actions:
             issues.append(

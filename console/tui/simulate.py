@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from planner.domain.deployment import DeploymentPlan
-from planner.simulation.result import SimulationResult
+
+if TYPE_CHECKING:
+    from planner.simulation.result import SimulationResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

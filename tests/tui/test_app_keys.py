@@ -164,18 +164,18 @@ def test_action_ids_are_unique_and_named_after_their_screen() -> None:
 def test_settings_are_checked_with_everything_wrong_at_once(tmp_path: Path) -> None:
     path = tmp_path / "tui.yaml"
     themes = tuple(t.name for t in THEMES)
-    assert load_settings(path, themes=themes, actions=action_ids()) == Settings()
+    assert load_settings(path, themes=themes, known_actions=action_ids) == Settings()
     path.write_text("theme: high-contrast\nkeys: {frontier.pin: p}\n", encoding="utf-8")
-    loaded = load_settings(path, themes=themes, actions=action_ids())
+    loaded = load_settings(path, themes=themes, known_actions=action_ids)
     assert loaded == Settings(theme="high-contrast", keys={"frontier.pin": "p"})
     path.write_text("theme: high\nkeys: {frontier.pinn: p, app.quit: 3}\ncolour: red\n", encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_settings(path, themes=themes, actions=action_ids())
+        load_settings(path, themes=themes, known_actions=action_ids)
     assert len(caught.value.issues) == 4
     assert any("frontier.pin" in i.fix for i in caught.value.issues)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(InputError):
-        load_settings(path, themes=themes, actions=action_ids())
+        load_settings(path, themes=themes, known_actions=action_ids)
 
 
 # --- the problem screen ---
