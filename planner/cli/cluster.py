@@ -254,6 +254,30 @@ async def _profile(opening: Opening, *, free: bool, profiles: Path | None, json:
     print_permissions([k for k in view.problems if k.kind in ("nodes", "pods")])
 
 
+def live_hardware(
+    *,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+    profiles: Path | None = None,
+    free: bool = False,
+) -> FoundHardware:
+    """The hardware of a live cluster, for ``planner recommend --cluster live``; pools largest first.
+
+    Raises ClusterError, InputError ``cluster.context_unknown``, MissingDataError ``cluster.no_gpu_nodes``.
+    """
+    from console.cluster.open import Opening, open_source
+
+    opening = Opening(
+        context=context, kubeconfig=kubeconfig, all_namespaces=True, metrics=False, kinds=_hardware_kinds()
+    )
+
+    async def look() -> FoundHardware:
+        async with open_source(opening) as source:
+            return (await find_hardware(source, free=free, profiles=profiles))[0]
+
+    return run(look())
+
+
 async def find_hardware(
     source: ClusterSource, *, free: bool, profiles: Path | None
 ) -> tuple[FoundHardware, ClusterOverview]:

@@ -17,6 +17,8 @@ from run_planner import ROOT, planner
 from console.cluster.fake.box import Box, cluster_in_a_box, put
 from console.cluster.fake.engines import Load
 from planner.catalog.plans import save_plan
+from planner.cli.cluster import live_hardware
+from planner.cli.diff import render_plan
 from planner.domain.deployment import (
     All2AllBackend,
     DeploymentPlan,
@@ -119,9 +121,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def manifests(plan: Path) -> list[dict[str, Any]]:
-    run = planner("export", str(plan))
-    assert run.returncode == 0, run.stderr
-    return [d for d in yaml.safe_load_all(run.stdout) if d]
+    return [m.plain() for m in render_plan(plan)[1]]
 
 
 @pytest.fixture
@@ -229,6 +229,8 @@ def test_profile_names_the_hardware(box: tuple[BoxThread, Path]) -> None:
     (pool,) = json.loads(run.stdout)["pools"]
     assert (pool["gpu"], pool["gpus"], pool["free_gpus"], pool["fabric"]) == ("h200-sxm", 32, 0, "ib-ndr400")
     assert any("cannot be seen" in n for n in pool["notes"])
+    (found,) = live_hardware(kubeconfig=str(kubeconfig)).pools
+    assert (found.pool.gpu.id, found.pool.gpus, found.pool.node.gpus_per_node) == ("h200-sxm", 32, 8)
 
 
 def test_residuals_price_the_measured_load(box: tuple[BoxThread, Path], plan: Path) -> None:
@@ -348,3 +350,22 @@ def test_the_demo_cluster_serves_kubectl_and_never_overwrites_a_kubeconfig(
         assert demo.stdout.readline().strip() == f"export KUBECONFIG={target}"
         assert status(target, "--no-metrics")["endpoints_ready"] == 32
         demo.terminate()
+
+
+def test_ctrl_c_ends_a_recording_and_keeps_it(box: tuple[BoxThread, Path], tmp_path: Path) -> None:
+    import signal
+    import subprocess
+    import sys
+
+    file = tmp_path / "cluster.jsonl"
+    code = "import sys; from planner.cli.cluster import app; app(sys.argv[1:], standalone_mode=False)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "record", str(file), "--kubeconfig", str(box[1])], stderr=subprocess.PIPE,
+        text=True, cwd=ROOT,
+    ) as recording:  # fmt: skip
+        assert recording.stderr is not None
+        assert "Ctrl-C stops" in recording.stderr.readline()
+        recording.send_signal(signal.SIGINT)
+        assert recording.wait(20) == 0
+    replayed = planner("cluster", "status", "-o", "json", "--replay", str(file))
+    assert json.loads(replayed.stdout)["endpoints_ready"] == 32
