@@ -141,7 +141,7 @@ def test_several_mistakes_at_once_each_with_a_fix(console: Any) -> None:
     [
         ("model", "/etc/passwd"), ("model", "../../etc/passwd"), ("model", "console/api"), ("model", "config.json"),
         ("model", "~/x"), ("model", "file:///etc/passwd"), ("model", "upload:zz"), ("gpu", "../gpus/x"),
-        ("fabric", "/tmp"), ("node", "a/b/c"), ("recipe", "../recipes/x"), ("recipe", "/etc/hosts"),
+        ("fabric", "/usr"), ("node", "a/b/c"), ("recipe", "../recipes/x"), ("recipe", "/etc/hosts"),
         ("model", "<img src=x onerror=alert(1)>"), ("model", "a" * 250), ("engine_version", "../../x.yaml"),
     ],
 )  # fmt: skip

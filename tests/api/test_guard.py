@@ -198,9 +198,8 @@ def test_our_own_failure_says_a_number_and_nothing_else(
     import console.api.routes.plans as plans
 
     def broken(*_: object) -> None:
-        raise RuntimeError(
-            f"secret path /root/x, Authorization: Bearer {console.access.bearer}, hf_abcdefghijkl"
-        )
+        msg = f"secret path /root/x, Authorization: Bearer {console.access.bearer}, hf_abcdefghijkl"
+        raise RuntimeError(msg)
 
     monkeypatch.setattr(plans, "_compare", broken)
     with caplog.at_level(logging.ERROR, logger="wideplan.console"):

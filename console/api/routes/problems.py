@@ -134,7 +134,7 @@ async def check(state: State, query: AskedQuestion) -> CheckedOut:
 
 def _check(state: ConsoleState, query: AskedQuestion) -> CheckedOut:
     made = form_of(query.question(state), profiles=state.settings.profiles, uploads=state.settings.uploads)
-    return CheckedOut(
+    out = CheckedOut(
         ready=made.ready,
         fields=tuple(
             CheckedField(key=f.spec.key, text=f.text, issues=tuple(Issue.model_validate(i) for i in f.issues))
@@ -145,6 +145,8 @@ def _check(state: ConsoleState, query: AskedQuestion) -> CheckedOut:
         assumptions=made.assumptions,
         command=made.command,
     )
+    # a token pasted into the wrong field is not repeated
+    return CheckedOut.model_validate_json(state.redactor.text(out.model_dump_json()))
 
 
 @router.post("/uploads/model", status_code=201)
