@@ -16,7 +16,7 @@ Model = Annotated[
 ]
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU type, e.g. h200-sxm.")]
 Fabric = Annotated[str | None, typer.Option("--fabric", help="Scale-out network, e.g. ib-ndr400.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Node shape, e.g. coreweave-h200.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Node shape, e.g. coreweave-h200, or live.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", help="GPUs you own.")]
 PrefillGpu = Annotated[str | None, typer.Option("--prefill-gpu", help="GPU type of the prefill role.")]
 DecodeGpu = Annotated[str | None, typer.Option("--decode-gpu", help="GPU type of the decode role.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from planner.cli import options as o
 from planner.cli.output import emit_json
 from planner.domain.errors import ExitCode
+from planner.domain.hardware import Pool
 
 
 def recommend(
@@ -57,8 +59,9 @@ def recommend(
         from planner.catalog.plans import check_writable
 
         check_writable(save)
+    # `--cluster live` replaces what a recipe says about hardware
     flags = Request(
-        model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
+        model=model, gpu=gpu, fabric=fabric, node=None if cluster == "live" else cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
         prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy, kv_dtype=kv_dtype, engine_version=engine_version,
         usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
@@ -67,7 +70,11 @@ def recommend(
         from planner.search.from_recipe import with_recipe
 
         flags = with_recipe(recipe, flags)
-    problem, engine = build_problem(flags)
+        if cluster == "live":
+            flags = replace(flags, gpu=gpu, fabric=fabric, node=None, gpus=gpus)
+    problem, engine = build_problem(
+        flags, found_pool=_live_pool(flags.profiles) if cluster == "live" else None
+    )
 
     from planner.search.recommend import recommend as answer
 
@@ -86,3 +93,10 @@ def recommend(
         print_recommendation(recommendation, saved=save if recommendation.pick else None)
     if recommendation.pick is None:
         raise typer.Exit(int(ExitCode.ANSWERED_NO))
+
+
+def _live_pool(profiles: Path | None) -> Pool:
+    """The largest pool of GPUs in the cluster of the current context."""
+    from planner.cli.cluster import live_hardware
+
+    return live_hardware(profiles=profiles).pools[0].pool

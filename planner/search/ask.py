@@ -89,8 +89,12 @@ class _Collector:
             raise InputError(*self.issues, *self.missing)
 
 
-def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
+def build_problem(
+    request: Request, *, found_pool: Pool | None = None
+) -> tuple[PlanningProblem, EngineProfile]:
     """Check `request` and load what it names.
+
+    `found_pool`: hardware found in a live cluster, in place of --gpu, --fabric and --cluster.
 
     Raises InputError with every mistake at once, MissingDataError for a model that is not here, NotFeasibleError when
     arithmetic alone shows that no plan can exist (weights beyond the memory, targets below physical bounds).
@@ -100,7 +104,9 @@ def build_problem(request: Request) -> tuple[PlanningProblem, EngineProfile]:
     assumptions: list[Assumption] = []
     model = _model(request, found)
     engine = found.load(lambda: load_engine(DEFAULT_ENGINE, request.engine_version, overlay=request.profiles))
-    pools = _pools(request, found, assumptions)
+    pools = (
+        _found(request, found_pool, found, assumptions) if found_pool else _pools(request, found, assumptions)
+    )
     workload = _workload(request, model, found, assumptions)
     found.stop_if_any()
     if (
@@ -257,6 +263,40 @@ def _pools(request: Request, found: _Collector, assumptions: list[Assumption]) -
     prefill = _pool(request, request.prefill_gpu, request.prefill_gpus, "prefill-gpu", found, assumptions)
     decode = _pool(request, request.decode_gpu, request.decode_gpus, "decode-gpu", found, assumptions)
     return (prefill, decode) if prefill is not None and decode is not None else None
+
+
+def _found(
+    request: Request, pool: Pool, found: _Collector, assumptions: list[Assumption]
+) -> tuple[Pool, Pool] | None:
+    """One shared pool as a live cluster offers it; --gpus takes a part of it."""
+    named = [
+        flag for flag, value in (("--gpu", request.gpu), ("--fabric", request.fabric)) if value is not None
+    ]
+    if named or request.prefill_gpu or request.decode_gpu:
+        found.add(
+            "flags.conflict", f"--cluster live with {', '.join(named) or '--prefill-gpu/--decode-gpu'}",
+            "the hardware is read from the cluster", "drop the one or the other", "--cluster",
+        )  # fmt: skip
+        return None
+    gpus = request.gpus if request.gpus is not None else pool.gpus
+    if gpus > pool.gpus:
+        found.add(
+            "gpus.more-than-found", f"--gpus {gpus}", f"the cluster has {pool.gpus} x {pool.gpu.id}",
+            f"give at most {pool.gpus}, or leave --gpus out", "--gpus",
+        )  # fmt: skip
+        return None
+    if not _tiles(gpus, pool.node, found, "gpu"):
+        return None
+    assumptions.append(
+        Assumption(
+            name="hardware",
+            value=f"{gpus} x {pool.gpu.id} over {pool.fabric.id}, {pool.gpus_per_node} per node",
+            why="found in the live cluster",
+            flag="--cluster",
+        )
+    )
+    chosen = replace(pool, gpus=gpus)
+    return chosen, chosen
 
 
 def _pool(

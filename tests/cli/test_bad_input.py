@@ -14,7 +14,12 @@ TRAFFIC = ("--isl", "4000", "--osl", "1000")
 
 # (arguments, exit status, error code, words that must be in the message)
 CASES = {
-    "unknown model": (("recommend", "--model", "deepseek-r7", *H200, *TRAFFIC), 3, "model.unknown", "did you mean"),
+    "unknown model": (
+        ("recommend", "--model", "deepseek-r7", *H200, *TRAFFIC),
+        3,
+        "model.unknown",
+        "did you mean",
+    ),
     "unknown gpu": ((*R1, "--gpu", "h200-sxn", "--gpus", "32"), 2, "gpu.unknown", "h200-sxm"),
     "unknown fabric": (
         ("recommend", "--model", "deepseek-r1", *H200, "--fabric", "ib-ndr40"),
