@@ -105,6 +105,7 @@ class ClusterFeed:
             while not self._stopping.is_set():
                 began = loop.time()
                 snapshot = source.snapshot()
+                # handing over includes what the screen builds from it, so a large cluster is shown less often
                 self._on_picture(Picture(snapshot, overview(snapshot)))
                 cost = loop.time() - began
                 await source.changed(IDLE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,9 @@ class Records:
                 for t in usable_trials(trials)
             }
         engine = load_engine(problem.engine, problem.engine_version)
-        points = study_points(study, problem, trials, plans, make_pricer(problem, engine).evaluate)
+        # a pricer reads every operator curve: only when a plan's details are asked for
+        pricer = cache(lambda: make_pricer(problem, engine))
+        points = study_points(study, problem, trials, plans, lambda plan: pricer().evaluate(plan))
         solved = Solved(
             request=request_of(problem),
             problem=problem,

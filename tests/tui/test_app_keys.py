@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
-from console.tui.app import MAIN_SCREENS, PlannerApp, action_ids
+from console.tui.app import MAIN_SCREENS, PlannerApp, action_ids, owners
 from console.tui.screens.help import HelpScreen, JumpScreen
 from console.tui.session import Phase
 from console.tui.settings import Settings, load_settings
@@ -280,3 +281,13 @@ def test_columns_give_way_by_rank() -> None:
     assert grid.widths(60) == (10, 38, 10)
     assert grid.widths(25) == (0, 14, 10)
     assert grid.widths(15) == (0, 15, 0)
+
+
+def test_the_manual_lists_every_action_with_its_keys() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "tui.md").read_text(encoding="utf-8")
+    for _, owner in owners():
+        for binding in owner.BINDINGS:
+            if isinstance(binding, Binding) and binding.id:
+                line = next((n for n in text.splitlines() if n.startswith(f"| `{binding.id}` |")), None)
+                assert line is not None, binding.id
+                assert all(f"`{key}`" in line for key in binding.key.split(",")), line

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -10,6 +11,7 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Static
+from textual.worker import get_current_worker
 
 from console.cluster.kinds import Kind
 from console.tui.feed import ClusterFeed, Picture
@@ -27,6 +29,15 @@ from planner.domain.errors import Issue, PlannerError
 CELL = 5
 LEVEL_OF_SILENCE = 6  # a silent rank is looked at before any that answers
 HEALTH_MARKS = {"ready": "✓", "progressing": "…", "down": "✗", "absent": "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A heat map ready to show."""
+
+    heat: HeatMap
+    rows: tuple[Row, ...]
+    by_pod: Mapping[str, HeatRow]
 
 
 class ClusterScreen(MainScreen):
@@ -57,6 +68,7 @@ class ClusterScreen(MainScreen):
         self._feed: ClusterFeed | None = None
         self._picture: Picture | None = None
         self._heat: HeatMap | None = None
+        self._by_pod: Mapping[str, HeatRow] = {}
         self._metric = HeatMetric.QUEUE
         self._faults = False
         self._filter = ""
@@ -109,7 +121,14 @@ class ClusterScreen(MainScreen):
 
     def _arrived(self, picture: Picture) -> None:
         if self.is_attached:
-            self.app.call_from_thread(self._show, picture)
+            self.app.call_from_thread(self._show, picture, self._drawn(picture))
+
+    def _drawn(self, picture: Picture) -> Drawn:
+        """The heat map as rows: tens of thousands of cells, so never in the interface's thread."""
+        heat = heat_map(picture.overview, self._metric, faults_only=self._faults, filter_text=self._filter)
+        return Drawn(
+            heat, tuple(self._heat_row(r, heat.width) for r in heat.rows), {r.pod: r for r in heat.rows}
+        )
 
     def _failed(self, issues: tuple[Issue, ...]) -> None:
         if self.is_attached:
@@ -129,7 +148,7 @@ class ClusterScreen(MainScreen):
         if self._picture is not None:
             self.say(busy=f"lost the cluster: {issues[0].what}; what is shown is old")
 
-    def _show(self, picture: Picture) -> None:
+    def _show(self, picture: Picture, drawn: Drawn) -> None:
         self._picture, self._trouble = picture, ()
         self._message(None)
         view = picture.overview
@@ -138,12 +157,23 @@ class ClusterScreen(MainScreen):
         self.query_one("#cluster-strip", Static).update(
             self._strip_text(strip_of(picture.snapshot, view, plan=self._plan()))
         )
-        self._show_heat()
+        self._show_heat(drawn)
         self._show_blockers()
 
-    def _theme_changed(self) -> None:
+    def _redraw(self) -> None:
+        """The same picture with another metric, filter or theme."""
         if self._picture is not None:
-            self._show(self._picture)
+            self._draw_again(self._picture)
+
+    @work(thread=True, exclusive=True, group="heat")
+    def _draw_again(self, picture: Picture) -> None:
+        worker = get_current_worker()
+        drawn = self._drawn(picture)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._show, picture, drawn)
+
+    def _theme_changed(self) -> None:
+        self._redraw()
 
     def _strip_text(self, strip: Strip) -> Text:
         """Boxes side by side, four lines high."""
@@ -173,13 +203,9 @@ class ClusterScreen(MainScreen):
             text.append(f"   {strip.ratio}", palette.muted)
         return text
 
-    def _show_heat(self) -> None:
-        if self._picture is None:
-            return
-        heat = heat_map(
-            self._picture.overview, self._metric, faults_only=self._faults, filter_text=self._filter
-        )
-        self._heat = heat
+    def _show_heat(self, drawn: Drawn) -> None:
+        self._heat = heat = drawn.heat
+        self._by_pod = drawn.by_pod
         panel = self.query_one("#cluster-heat")
         marks = " · faults only" if self._faults else ""
         marks += f" · filter {self._filter}" if self._filter else ""
@@ -192,11 +218,8 @@ class ClusterScreen(MainScreen):
             Column(title="σ", width=6, right=True, rank=91),
             Column(title="", width=0, least=0, rank=100),
         ]
-        self.query_one(Grid).set_rows(
-            [self._heat_row(r, heat.width) for r in heat.rows],
-            columns=columns,
-            empty="no fault" if self._faults else "no engine pods in sight",
-        )
+        empty = "no fault" if self._faults else "no engine pods in sight"
+        self.query_one(Grid).set_rows(drawn.rows, columns=columns, empty=empty)
         self._show_rank()
 
     def _heat_row(self, row: HeatRow, width: int) -> Row:
@@ -223,10 +246,7 @@ class ClusterScreen(MainScreen):
         return f"by {metrics.way}, {age:.0f} s ago{stale}"
 
     def _current(self) -> HeatRow | None:
-        if self._heat is None:
-            return None
-        key = self.query_one(Grid).cursor_key
-        return next((r for r in self._heat.rows if r.pod == key), None)
+        return self._by_pod.get(self.query_one(Grid).cursor_key)
 
     @on(Grid.Moved)
     def _show_rank(self) -> None:
@@ -256,18 +276,18 @@ class ClusterScreen(MainScreen):
         """The next metric."""
         kinds = list(HeatMetric)
         self._metric = kinds[(kinds.index(self._metric) + 1) % len(kinds)]
-        self._show_heat()
+        self._redraw()
 
     def action_faults(self) -> None:
         """Only pods with a hot or silent rank, or all."""
         self._faults = not self._faults
-        self._show_heat()
+        self._redraw()
 
     def action_clear(self) -> None:
         """Escape: first filter and faults, then back."""
         if self._filter or self._faults:
             self._filter, self._faults = "", False
-            self._show_heat()
+            self._redraw()
         else:
             self.planner.show_previous()
 
@@ -277,7 +297,7 @@ class ClusterScreen(MainScreen):
         def apply(text: str | None) -> None:
             if text is not None:
                 self._filter = text
-                self._show_heat()
+                self._redraw()
 
         self.app.push_screen(PromptScreen("Filter", value=self._filter, hint="decode 0"), apply)
 
