@@ -63,10 +63,16 @@ def test_unexplained_time_is_a_small_part_of_a_step(ep: int, per_rank: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("ep", "per_rank", "peer_ms"), [(16, 16, 43.0), (16, 64, 67.0), (32, 16, 40.0), (32, 64, 76.0)]
+    ("ep", "per_rank", "sglang_ms", "vllm_ms"),
+    [(16, 16, 29.0, 43.0), (16, 64, 45.0, 67.0), (32, 16, 25.0, 40.0), (32, 64, 45.0, 76.0)],
 )
-def test_moderate_batches_agree_with_a_peer_built_on_the_same_silicon(
-    ep: int, per_rank: int, peer_ms: float
+def test_moderate_batches_lie_between_a_peers_engines_on_the_same_silicon(
+    ep: int, per_rank: int, sglang_ms: float, vllm_ms: float
 ) -> None:
-    """AIConfigurator 0.12's vLLM + DeepEP low-latency path, R1 on H200 at context 5,000 (no imbalance, no DBO)."""
-    assert wide_ep(ep, per_rank, dbo=False, context=5000).tpot_ms.value == pytest.approx(peer_ms, rel=0.4)
+    """AIConfigurator 0.12's DeepEP low-latency paths, R1 on H200 at context 5,000 (no imbalance, no DBO).
+
+    Not measurements, but sums of measured kernels for the fastest and the slowest engine: ours may leave their span by
+    a quarter.
+    """
+    ours = wide_ep(ep, per_rank, dbo=False, context=5000).tpot_ms.value
+    assert 0.75 * sglang_ms < ours < 1.25 * vllm_ms
