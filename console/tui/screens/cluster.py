@@ -10,6 +10,7 @@ from rich.text import Text
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
@@ -63,8 +64,19 @@ class ClusterScreen(MainScreen):
         Binding("escape", "clear", "Back", show=False, id="cluster.clear"),
     ]
 
+    class Arrived(Message):
+        """A new picture waits. Posted from the feed's thread, which must never wait for the interface."""
+
+    class Troubled(Message):
+        """The source failed."""
+
+        def __init__(self, issues: tuple[Issue, ...]) -> None:
+            super().__init__()
+            self.issues = issues
+
     def __init__(self) -> None:
         super().__init__()
+        self._pending: tuple[Picture, Drawn] | None = None
         self._feed: ClusterFeed | None = None
         self._picture: Picture | None = None
         self._heat: HeatMap | None = None
@@ -120,8 +132,15 @@ class ClusterScreen(MainScreen):
     # --- from the feed's thread ---
 
     def _arrived(self, picture: Picture) -> None:
-        if self.is_attached:
-            self.app.call_from_thread(self._show, picture, self._drawn(picture))
+        waiting, self._pending = self._pending, (picture, self._drawn(picture))
+        if waiting is None:  # else the message that was posted for it will find this newer one
+            self.post_message(self.Arrived())
+
+    @on(Arrived)
+    def _take(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._show(*pending)
 
     def _drawn(self, picture: Picture) -> Drawn:
         """The heat map as rows: tens of thousands of cells, so never in the interface's thread."""
@@ -131,8 +150,11 @@ class ClusterScreen(MainScreen):
         )
 
     def _failed(self, issues: tuple[Issue, ...]) -> None:
-        if self.is_attached:
-            self.app.call_from_thread(self._show_trouble, issues)
+        self.post_message(self.Troubled(issues))
+
+    @on(Troubled)
+    def _take_trouble(self, event: Troubled) -> None:
+        self._show_trouble(event.issues)
 
     # --- showing ---
 
