@@ -35,7 +35,7 @@ def calibrate(
     """Fit a few physical factors to measurements, one calibration per model, GPU and engine version.
 
     Says which factors moved, what the fit improves by leave-one-out, and how wide the bands are. Later recommendations use
-    it and say so.
+    it and say so, unless left-out measurements are predicted worse than without it: then only with --calibration.
     """
     from planner.measurements.fitting import fit_scopes
     from planner.measurements.names import CatalogueNames
@@ -82,7 +82,9 @@ def _document(f: FittedScope) -> dict[str, Any]:
     from planner.storage.codec import CONVERTER
 
     document: dict[str, Any] = CONVERTER.unstructure(f)
-    return document
+    used = f.calibration is not None and f.calibration.trusted
+    why = f.calibration.distrust if f.calibration is not None else "nothing to fit"
+    return document | {"used_by_default": used, "why_not_used": why or None}
 
 
 def _print(f: FittedScope) -> None:
@@ -148,10 +150,11 @@ def _print_improvements(calibration: Calibration) -> None:
             f"{level:.0%} needs {n}" for level, n in sorted({(b.level, b.needed) for b in priors})
         )
         stdout().print(f"* prior band, not yet from your own measurements ({needs} of them)")
-    worse = [i.metric.value for i in calibration.improvements if i.mape_after_loo > i.mape_before]
-    if worse:
+    if not calibration.trusted:
         stderr().print(
-            f"warning: {', '.join(worse)} did not improve; the model misses something these factors cannot express"
+            f"warning: recommendations will not use this fit: {calibration.distrust}. The model misses something that "
+            "these factors cannot express, or there are too few measurements. Force it with --calibration",
+            markup=False,
         )
 
 

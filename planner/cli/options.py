@@ -44,7 +44,10 @@ MtpAcceptance = Annotated[
 ]
 CalibrationOption = Annotated[
     bool | None,
-    typer.Option("--calibration/--no-calibration", help="Use your stored calibration (default: yes)."),
+    typer.Option(
+        "--calibration/--no-calibration",
+        help="Use your stored calibration (default: if it predicts left-out points better).",
+    ),
 ]
 Profiles = Annotated[
     Path | None, typer.Option("--profiles", help="Folder of your own profiles, laid over ours.")

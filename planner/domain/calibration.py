@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
+
+_SAME: Final = 1e-6  # relative; what rounding does to an error that did not change
 
 
 class Metric(StrEnum):
@@ -93,6 +96,16 @@ class Improvement:
     mape_before: float
     mape_after_loo: float
 
+    @property
+    def worse(self) -> bool:
+        """Whether left-out points are predicted worse than without the fit."""
+        return self.mape_after_loo > self.mape_before * (1.0 + _SAME)
+
+    @property
+    def better(self) -> bool:
+        """Whether left-out points are predicted better than without the fit."""
+        return self.mape_after_loo < self.mape_before * (1.0 - _SAME)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationScope:
@@ -117,6 +130,26 @@ class Calibration:
     improvements: tuple[Improvement, ...]
     measurements: tuple[str, ...]  # content hashes of the measurements used
     created_at: datetime | None = None
+
+    @property
+    def worsened(self) -> tuple[Improvement, ...]:
+        """Metrics whose leave-one-out error grew."""
+        return tuple(i for i in self.improvements if i.worse)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether later predictions use it unasked: some metric is predicted better and none worse."""
+        return not self.worsened and any(i.better for i in self.improvements)
+
+    @property
+    def distrust(self) -> str:
+        """Why it is not trusted; empty when it is."""
+        if self.trusted:
+            return ""
+        if not self.worsened:
+            return f"{self.n} measurement(s) do not show that left-out ones are predicted better"
+        grew = (f"{i.metric.value} {i.mape_before:.1%} to {i.mape_after_loo:.1%}" for i in self.worsened)
+        return f"its leave-one-out error grew: {', '.join(grew)}"
 
     @property
     def log_factors(self) -> dict[str, float]:

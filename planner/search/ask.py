@@ -481,6 +481,16 @@ def _own_calibration(
         model=model.id, gpu=gpu.id, engine=engine.engine.value, engine_version=engine.version
     )
     found = stored_calibration(scope)
+    if found is not None and not found.trusted and request.calibration is None:
+        assumptions.append(
+            Assumption(
+                name="calibration",
+                value=f"yours (n={found.n}) is not used",
+                why=found.distrust,
+                flag="--calibration",
+            )
+        )
+        return None
     if found is not None:
         moved = [f.name for f in found.factors if f.moved]
         assumptions.append(

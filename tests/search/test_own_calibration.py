@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from planner.domain.calibration import (
     Calibration,
     CalibrationScope,
     Factor,
+    Improvement,
     Metric,
     Region,
 )
@@ -22,7 +24,7 @@ FACTORS = ("dense", "experts", "attention", "comm", "prefill")
 SCOPE = CalibrationScope(model="openai/gpt-oss-120b", gpu="h200-sxm", engine="vllm", engine_version="0.33.0")
 
 
-def calibration() -> Calibration:
+def calibration(*, ttft_after: float = 0.10) -> Calibration:
     """Every part of a step takes 1.35 times as long as the shipped model says; bands of 10 %."""
     return Calibration(
         scope=SCOPE,
@@ -35,27 +37,29 @@ def calibration() -> Calibration:
         ),
         processes=(),
         region=Region(names=(), centre=(), scale=(), points=(), low=(), high=(), radius=1.0),
-        improvements=(),
+        improvements=tuple(
+            Improvement(metric=m, n=6, mape_before=0.30, mape_after_loo=after)
+            for m, after in zip(Metric, (0.05, 0.05, ttft_after), strict=True)
+        ),
         measurements=tuple(f"{i:064d}" for i in range(6)),
     )
 
 
+def home_with(stored: Calibration, home: Path) -> str:
+    """A data folder whose store holds `stored`."""
+    from planner.storage.store import open_store
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(home))
+        patch.delenv("WIDEPLAN_DATABASE_URL", raising=False)
+        with open_store() as store:
+            store.calibrations.save(stored)
+    return str(home)
+
+
 @pytest.fixture(scope="module")
 def data_home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("calibrated")
-    before = os.environ.get("XDG_DATA_HOME")
-    os.environ["XDG_DATA_HOME"] = str(home)
-    try:
-        from planner.storage.store import open_store
-
-        with open_store() as store:
-            store.calibrations.save(calibration())
-    finally:
-        if before is None:
-            del os.environ["XDG_DATA_HOME"]
-        else:
-            os.environ["XDG_DATA_HOME"] = before
-    return str(home)
+    return home_with(calibration(), tmp_path_factory.mktemp("calibrated"))
 
 
 def ask(planner_cli, home: str, *flags: str) -> dict:
@@ -87,3 +91,35 @@ def test_intervals_are_the_calibrations_own(planner_cli, data_home) -> None:
 def test_another_engine_version_does_not_see_it(planner_cli, data_home) -> None:
     other = ask(planner_cli, data_home, "--engine-version", "0.24.0")
     assert not [a for a in other["assumptions"] if a["name"] == "calibration"]
+
+
+def test_a_fit_that_made_a_metric_worse_is_used_only_when_forced(planner_cli, tmp_path) -> None:
+    home = home_with(calibration(ttft_after=0.45), tmp_path)
+    unasked, forced, plain = (
+        ask(planner_cli, home, *flags) for flags in ((), ("--calibration",), ("--no-calibration",))
+    )
+    rates = [d["pick"]["evaluation"]["output_tok_s_per_gpu"]["value"] for d in (unasked, forced, plain)]
+    assert rates[0] == rates[2] > rates[1]
+    said = next(a for a in unasked["assumptions"] if a["name"] == "calibration")
+    assert "not used" in said["value"]
+    assert "ttft 30.0% to 45.0%" in said["why"]
+    assert said["flag"] == "--calibration"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "trusted"),
+    [
+        ((0.2, 0.2), (0.1, 0.2), True),
+        ((0.2, 0.2), (0.1, 0.2 * (1 + 1e-9)), True),  # rounding
+        ((0.2, 0.2), (0.2, 0.2), False),  # one measurement shows nothing
+        ((0.2, 0.2), (0.1, 0.21), False),
+    ],
+)
+def test_trusted_means_some_metric_better_and_none_worse(before, after, trusted) -> None:
+    improvements = tuple(
+        Improvement(metric=m, n=6, mape_before=b, mape_after_loo=a)
+        for m, b, a in zip(Metric, before, after, strict=False)
+    )
+    found = replace(calibration(), improvements=improvements)
+    assert found.trusted is trusted
+    assert bool(found.distrust) is not trusted
