@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Okabe-Ito hues, darkened until each has 3:1 against both backgrounds (tests/figures hold it to that)
+# Okabe-Ito hues, darkened until each has 3:1 against both backgrounds (tests/api/test_figures.py holds it to that)
 PALETTE: Final = ("#0072B2", "#C05A00", "#008562", "#B4608F", "#6E6BC4", "#8A7300", "#2A86A8", "#C2483C")
 SYMBOLS: Final = (
     "circle",

@@ -5,7 +5,7 @@ import { address } from "./api.js";
 export function planCard(plan, point, question, { pinned, onpin }) {
   const link = new URLSearchParams({ ...question, point }).toString();
   return h("article", { class: "card", "aria-label": `Plan ${plan.label}` },
-    h("h3", {}, plan.label),
+    h("h2", {}, plan.label),
     h("p", { class: "muted" }, plan.headline),
     plan.meets === false ? h("p", {}, h("span", { class: "tag warn" }, "✗ misses the targets")) : plan.meets ? h("p", {}, h("span", { class: "tag good" }, "✓ meets the targets")) : null,
     h("dl", { class: "figures" }, plan.figures.map((f) => h("div", {}, h("dt", {}, f.name), h("dd", {}, f.value, f.interval ? h("span", { class: "muted" }, ` [${f.interval}]`) : null)))),

@@ -28,7 +28,7 @@ async function show() {
   let made;
   try { made = await get("/accuracy", { file: state.file }); } catch (error) { clearInterval(tick); showProblem(result, error); return; }
   clearInterval(tick);
-  const chart = h("div", { class: "chart", role: "img", "aria-label": "Parity plot: measured over predicted per metric; the table below has the errors" });
+  const chart = h("div", { class: "chart", role: "group", "aria-label": "Parity plot: measured over predicted per metric; the table below has the errors" });
   const kinds = [...new Set(made.groups.map((g) => g.kind))];
   const body = h("div");
   const metrics = Object.keys(NAMES).filter((m) => made.groups.some((g) => g.metrics[m]));

@@ -101,7 +101,9 @@ async function planAgainst() {
   try { ({ plans } = await get("/plans", { limit: 100 })); } catch (error) { showProblem(place.plan, error); return; }
   fill(place.plan, h("h2", {}, "A plan against the cluster"));
   if (!plans.length) { place.plan.append(h("p", { class: "muted" }, "Save a plan first: open one from the frontier.")); return; }
-  const chosen = select(plans.map((p) => [p.hash, `${p.name}: ${p.label}`]), state.saved ?? plans[0].hash, (v) => { state.saved = v; write(state); });
+  const listed = plans.map((p) => [p.hash, `${p.name}: ${p.label}`]);
+  if (state.saved && !plans.some((p) => p.hash === state.saved)) listed.unshift([state.saved, `saved ${state.saved.slice(0, 10)}`]);
+  const chosen = select(listed, state.saved ?? plans[0].hash, (v) => { state.saved = v; write(state); });
   const name = h("input", { size: 20, placeholder: "the plan's own name" });
   const ask = (path, draw) => async () => {
     fill(result, "Asking…");

@@ -27,7 +27,7 @@ const cards = new Map();
 const place = {
   controls: h("form", { class: "controls", "aria-label": "What is shown", onsubmit: (e) => e.preventDefault() }),
   summary: h("p", { class: "summary", role: "status" }),
-  chart: h("div", { class: "chart", role: "img", "aria-label": "Frontier chart; the table below has the same plans" }),
+  chart: h("div", { class: "chart", role: "group", "aria-label": "Frontier chart; the table below has the same plans" }),
   card: h("aside", { class: "side", "aria-label": "Plan under the pointer", tabindex: "-1" }, h("p", { class: "muted" }, "Point at a plan, or move through the table. Click or Space pins.")),
   compare: h("section", { class: "panel", hidden: true, "aria-label": "Comparison" }),
   table: h("div"),

@@ -45,7 +45,7 @@ async function list() {
 }
 
 function numbers(body) {
-  const chart = h("div", { class: "chart low", role: "img", "aria-label": "Step time and memory as stacked bars; the tables below have the same figures" });
+  const chart = h("div", { class: "chart low", role: "group", "aria-label": "Step time and memory as stacked bars; the tables below have the same figures" });
   const bars = (title, list) => h("table", {}, h("caption", {}, title), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "part"), h("th", { scope: "col", class: "number" }, list[0]?.unit ?? ""), h("th", { scope: "col", class: "number" }, "share"), h("th", { scope: "col" }, "source"))),
     h("tbody", {}, list.map((bar) => [h("tr", {}, h("th", { scope: "row" }, bar.title), h("td", { class: "number" }, bar.total.toPrecision(4)), h("td", {}, ""), h("td", { class: "muted" }, bar.note)),
       bar.segments.map((s) => h("tr", {}, h("td", {}, s.name), h("td", { class: "number" }, s.amount.toPrecision(3)), h("td", { class: "number" }, `${(100 * s.share).toFixed(0)} %`), h("td", { class: "muted" }, s.source)))])));

@@ -9,13 +9,13 @@ import { question, write } from "../url.js";
 const state = Object.fromEntries(new URLSearchParams(location.search));
 state.routers = new URLSearchParams(location.search).getAll("routers").flatMap((r) => r.split(",")).filter(Boolean);
 const result = h("div", { role: "status" });
-const charts = { series: h("div", { class: "chart", role: "img", "aria-label": "Queues, running requests and KV use over time; the table has the totals" }), ranks: h("div", { class: "chart low", role: "img", "aria-label": "Requests per rank; the table has the busiest rank" }) };
+const charts = { series: h("div", { class: "chart", role: "group", "aria-label": "Queues, running requests and KV use over time; the table has the totals" }), ranks: h("div", { class: "chart low", role: "group", "aria-label": "Requests per rank; the table has the busiest rank" }) };
 
 async function start() {
   shell();
   try {
     const [{ routers }, { plans }, form] = await Promise.all([get("/routers"), get("/plans", { limit: 100 }), get("/form")]);
-    const plan = select([...form.recipes.map((r) => [`recipe:${r}`, `best of recipe ${r}`]), ...plans.map((p) => [`saved:${p.hash}`, `${p.name}: ${p.label}`])], state.saved ? `saved:${state.saved}` : `recipe:${state.recipe ?? form.recipes[0]}`, () => {});
+    const plan = select([...form.recipes.map((r) => [`recipe:${r}`, `best of recipe ${r}`]), ...(state.saved && !plans.some((p) => p.hash === state.saved) ? [[`saved:${state.saved}`, `saved ${state.saved.slice(0, 10)}`]] : []), ...plans.map((p) => [`saved:${p.hash}`, `${p.name}: ${p.label}`])], state.saved ? `saved:${state.saved}` : `recipe:${state.recipe ?? form.recipes[0]}`, () => {});
     const boxes = routers.map((r) => [r, h("input", { type: "checkbox", checked: state.routers.includes(r) })]);
     const number = (key, value, attributes = {}) => h("input", { type: "number", value: state[key] ?? value, min: 0, ...attributes, class: "short", "data-key": key });
     const inputs = [["requests", number("requests", 2000, { min: 20, max: 200000 })], ["in flight (empty: the plan's)", number("concurrency", "", { min: 1 })], ["shared prefix tokens", number("shared_prefix", 0)], ["length spread (CV)", number("length_cv", 0, { step: 0.1, max: 5 })], ["replications", number("replications", 2, { min: 1, max: 8 })], ["seed", number("seed", 0)]];

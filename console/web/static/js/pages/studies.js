@@ -23,8 +23,8 @@ function update(news) {
   const name = state.name ?? (listed.studies.find((s) => !s.parent) ?? listed.studies[0])?.name ?? null;
   const one = listed.studies.find((s) => s.name === name);
   const stamp = JSON.stringify(one ?? name);
-  if (name && stamp !== seen) { seen = stamp; show(name); }
-  $("#page").dataset.ready = "1";
+  if (!name) $("#page").dataset.ready = "1";
+  else if (stamp !== seen) { seen = stamp; show(name); }
 }
 
 const word = { running: "● running", interrupted: "‖ interrupted", finished: "✓ finished" };
@@ -58,7 +58,7 @@ function open(name) {
   if (listed) update(listed);
 }
 
-const charts = { trials: h("div", { class: "chart low", role: "img", "aria-label": "Trials by what a user and a GPU get; the table has the same trials" }), history: h("div", { class: "chart low", role: "img", "aria-label": "Best rate so far over the trials" }) };
+const charts = { trials: h("div", { class: "chart low", role: "group", "aria-label": "Trials by what a user and a GPU get; the table has the same trials" }), history: h("div", { class: "chart low", role: "group", "aria-label": "Best rate so far over the trials" }) };
 let shown = null;
 
 async function show(name) {
@@ -92,6 +92,7 @@ async function show(name) {
   const last = place.one.children[2];
   if (last.querySelector("table")) replaceTable(last, h("div", {}, rows, pager)); else fill(last, rows, pager);
   place.one.hidden = false;
+  $("#page").dataset.ready = "1";
   draw(charts.trials, page.trials_figure).catch((error) => showProblem(charts.trials, error));
   draw(charts.history, page.history_figure).catch((error) => showProblem(charts.history, error));
 }
