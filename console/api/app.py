@@ -69,8 +69,8 @@ async def _studies(state: ConsoleState) -> str:
 
 
 async def _cluster(state: ConsoleState, following: Following) -> str:
-    out = await state.answers.run(cluster.cluster_out, following.snapshot())
-    return state.redactor.text(out.model_dump_json())
+    made = await state.answers.run(cluster.cluster_json, state, following.snapshot())
+    return made.decode()
 
 
 def create_app(

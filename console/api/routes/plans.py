@@ -163,11 +163,19 @@ class WhyNotOut(Wire):
     better: str
 
 
-@router.get("/plan")
-async def plan(state: State, query: AskedPlan) -> PlanOut:
+@router.get("/plan", response_model=PlanOut)
+async def plan(request: Request, state: State, query: AskedPlan) -> Response:
     """A plan with its breakdowns."""
-    meant = await meant_by(state, query)
-    return await state.answers.run(_plan, meant)
+    key = ("plan", query.question(state), query.point, query.saved)
+    made = state.answers.known(key)
+    if made is None:
+        meant = await meant_by(state, query)
+        made = await state.answers.text(key, partial(_plan_document, meant))
+    return tagged(request, made)
+
+
+def _plan_document(meant: Meant) -> bytes:
+    return _plan(meant).model_dump_json().encode()
 
 
 def _plan(meant: Meant) -> PlanOut:
@@ -215,18 +223,22 @@ async def plan_document(state: State, query: AskedPlan) -> Response:
     )
 
 
-@router.get("/compare")
-async def compare(state: State, query: AskedPoints) -> CompareOut:
+@router.get("/compare", response_model=CompareOut)
+async def compare(request: Request, state: State, query: AskedPoints) -> Response:
     """Parameters and metrics of up to six points; the first is the base."""
-    answer = await state.answers.answer(query.question(state))
-    check_points(answer.points, *query.points)
-    return await state.answers.run(_compare, answer, query)
+    key = ("compare", query.question(state), tuple(query.points))
+    made = state.answers.known(key)
+    if made is None:
+        answer = await state.answers.answer(query.question(state))
+        check_points(answer.points, *query.points)
+        made = await state.answers.text(key, partial(_compare, answer, query))
+    return tagged(request, made)
 
 
-def _compare(answer: Answer, query: PointsQuery) -> CompareOut:
+def _compare(answer: Answer, query: PointsQuery) -> bytes:
     points = answer.points
     made = comparison([(points.plan_at(i), points.evaluation_at(i)) for i in query.points])
-    return CompareOut.model_validate(made)
+    return CompareOut.model_validate(made).model_dump_json().encode()
 
 
 @router.get("/manifests", response_model=ManifestsOut)
