@@ -139,6 +139,7 @@ class PlannerApp(App[None]):
 
     def ask(self, request: Request, origin: str) -> None:
         """Solve `request` in a thread; screens follow `session`."""
+        self._following = ""
         self.session = replace(self.session, phase=Phase.SOLVING, request=request, origin=origin, issues=())
         self.run_worker(
             lambda: self._solve(request, origin),
@@ -191,9 +192,12 @@ class PlannerApp(App[None]):
             self.call_from_thread(self._study_read, name, opened)
 
     def _study_read(self, name: str, opened: OpenedStudy) -> None:
+        if self._following != name:
+            return  # another question was asked meanwhile
         session, before = self.session, self.session.solved
+        progress = f"{opened.finished} trials, {'running' if opened.running else 'ended'}"
         same = before is not None and before.origin == opened.solved.origin
-        news = before is None or len(before.points) != len(opened.solved.points)
+        news = progress != session.progress
         if not same or news or session.phase is not Phase.READY:
             # trials only ever follow those before, so pinned points stay what they are
             self.session = Session(
@@ -202,9 +206,9 @@ class PlannerApp(App[None]):
                 origin=opened.solved.origin,
                 solved=opened.solved,
                 pinned=session.pinned if same else (),
-                progress=f"{opened.finished} trials, {'running' if opened.running else 'ended'}",
+                progress=progress,
             )
-        if opened.running and self._following == name:
+        if opened.running:
             self.set_timer(FOLLOW_S, lambda: self._read_study(name) if self._following == name else None)
 
     def toggle_pin(self, point: int) -> None:

@@ -34,7 +34,7 @@ def test_number_keys_open_every_screen_and_minus_goes_back() -> None:
     async def script(pilot: P) -> None:
         for n, screen in enumerate(MAIN_SCREENS, start=1):
             await press(pilot, str(n))
-            assert app_of(pilot).current_mode == screen.NAME
+            assert app_of(pilot).current_mode == screen.name
             pilot.app.set_focus(None)
         await press(pilot, "1", "2", "escape", "minus")
         assert app_of(pilot).current_mode == "frontier"
