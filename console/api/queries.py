@@ -59,6 +59,7 @@ class FrontierQuery(QuestionQuery):
     colour: ColourBy = ColourBy.KIND
     dominated: bool = True
     intervals: bool = False
+    measured: bool = False
     table: TableMode = TableMode.RANKED
     filter: Text = ""
     limit: Annotated[int, Field(ge=1, le=500)] = 50

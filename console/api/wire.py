@@ -113,6 +113,7 @@ class FrontierOut(Wire):
     total: int
     shown: int
     meeting: int
+    measured: int
     usd_per_gpu_hour: float | None
     assumptions: tuple[AssumptionOut, ...]
     unconfirmed: tuple[AssumptionOut, ...]

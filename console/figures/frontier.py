@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,17 @@ FRONT_SIZE = 9
 CLOUD_SIZE = 4
 
 
-def frontier_figure(view: FrontierView) -> dict[str, Any]:
-    """The plotly figure of `view` as plain data. Points carry their number as ``customdata``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMark:
+    """A measured point in the metrics of the two axes, with what to say about it."""
+
+    x: float
+    y: float
+    label: str
+
+
+def frontier_figure(view: FrontierView, measured: Sequence[MeasuredMark] = ()) -> dict[str, Any]:
+    """The plotly figure of `view` as plain data, with measured points over it. Points carry their number as ``customdata``.
 
     Axes are in the metric's own unit, logarithmic where asked, so zooming keeps round ticks.
     """
@@ -35,6 +46,8 @@ def frontier_figure(view: FrontierView) -> dict[str, Any]:
         figure.add_trace(_markers(series, log_x, log_y, front=True))
     if view.best is not None:
         figure.add_trace(_ring(view))
+    if measured:
+        figure.add_trace(_measured(measured))
     figure.update_layout(_layout(view))
     return plain(figure)
 
@@ -130,6 +143,19 @@ def _ring(view: FrontierView) -> go.Scatter:
         hoverinfo="none",
         meta="best",
         marker={"symbol": "circle-open", "size": 19, "line": {"width": 2.5}, "color": "#C2483C"},
+    )
+
+
+def _measured(marks: Sequence[MeasuredMark]) -> go.Scatter:
+    return go.Scatter(
+        x=[m.x for m in marks],
+        y=[m.y for m in marks],
+        text=[escape(m.label) for m in marks],
+        mode="markers",
+        name="measured",
+        meta="measured",
+        marker={"symbol": "star", "size": 11, "color": "#B4608F", "line": {"width": 0}},
+        hovertemplate="measured: %{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
     )
 
 

@@ -33,11 +33,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankBars:
-    """Requests and output tokens of each DP rank of one role of one simulation."""
+    """What each DP rank of one role of one simulation did; `work` says what is counted."""
 
     simulation: str
     role: str
-    requests: Sequence[int]
+    work: str
+    counts: Sequence[int]
     hit_rate: Sequence[float]
     busy_share: Sequence[float]
 
@@ -83,18 +84,20 @@ def series_figure(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def ranks_figure(bars: Sequence[RankBars]) -> dict[str, Any]:
-    """Requests per rank, one panel per role: unequal bars are what a router should avoid."""
+    """Work per rank, one panel per role: unequal bars are what a router should avoid."""
     roles = tuple(dict.fromkeys(b.role for b in bars))
     names = tuple(dict.fromkeys(b.simulation for b in bars))
     figure = make_subplots(
-        rows=1, cols=max(len(roles), 1), subplot_titles=[f"requests per rank, {r}" for r in roles]
+        rows=1,
+        cols=max(len(roles), 1),
+        subplot_titles=[f"{next(b.work for b in bars if b.role == r)} per rank, {r}" for r in roles],
     )
     for bar in bars:
         number = names.index(bar.simulation)
         figure.add_trace(
             go.Bar(
-                x=list(range(len(bar.requests))),
-                y=list(bar.requests),
+                x=list(range(len(bar.counts))),
+                y=list(bar.counts),
                 name=bar.simulation,
                 legendgroup=bar.simulation,
                 showlegend=bar.role == roles[0],
@@ -105,7 +108,8 @@ def ranks_figure(bars: Sequence[RankBars]) -> dict[str, Any]:
                 customdata=[
                     [100.0 * h, 100.0 * b] for h, b in zip(bar.hit_rate, bar.busy_share, strict=True)
                 ],
-                hovertemplate="rank %{x}: %{y} requests<br>prefix hits %{customdata[0]:.0f} %"
+                hovertemplate=f"rank %{{x}}: %{{y}} {bar.work}"
+                "<br>prefix hits %{customdata[0]:.0f} %"
                 "<br>busy %{customdata[1]:.0f} %<extra></extra>",
             ),
             row=1,

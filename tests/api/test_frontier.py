@@ -180,3 +180,23 @@ def test_compare_manifests_diff_and_why_not(console: Any) -> None:
     assert answer["lines"]
     beyond = console.get("/api/v1/plan", recipe=RECIPE, point=2**31 - 1)
     assert beyond.json()["issues"][0]["code"] == "plan.point"
+
+
+def test_measured_points_lie_over_the_predicted_ones(console: Any) -> None:
+    header = "id,source,date,model,gpu,engine,engine_version,mode,decode_groups,decode_tp,decode_dp,decode_ep,total_gpus,isl,osl,concurrency,output_tok_s_per_gpu,ttft_ms_p50,tpot_ms_p50"
+    rows = [
+        "a1,own,2026-01-02,openai/gpt-oss-120b,h200-sxm,vllm,0.33.0,agg,1,4,1,1,4,2000,1000,32,900,300,8",
+        "a2,own,2026-01-02,openai/gpt-oss-120b,h200-sxm,vllm,0.33.0,agg,1,4,1,1,4,9000,1000,32,700,300,8",
+    ]
+    body = "\n".join([header, *rows]).encode()
+    sent = console.ask(
+        "POST", "/api/v1/uploads/measurements", content=body, params={"name": "m.csv"},
+        headers={"content-type": "application/octet-stream"},
+    )  # fmt: skip
+    assert sent.status_code == 201, sent.text
+    page = console.get("/api/v1/frontier", recipe=RECIPE, measured="true").json()
+    assert page["measured"] == 1  # the other has prompts of another length
+    trace = next(t for t in page["figure"]["data"] if t.get("meta") == "measured")
+    assert trace["x"] == [pytest.approx(125.0)]
+    assert trace["y"] == [pytest.approx(900.0)]
+    assert console.get("/api/v1/frontier", recipe=RECIPE).json()["measured"] == 0

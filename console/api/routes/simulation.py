@@ -218,7 +218,7 @@ def _document(plan: DeploymentPlan, query: SimulationQuery, document: dict[str, 
         ]  # fmt: skip
         bars += [
             RankBars(
-                simulation=name, role=role["role"], requests=[k["requests"] for k in role["ranks"]],
+                simulation=name, role=role["role"], work=_work(role)[0], counts=_work(role)[1],
                 hit_rate=[k["hit_rate"] or 0.0 for k in role["ranks"]],
                 busy_share=[k["busy_share"] or 0.0 for k in role["ranks"]],
             )
@@ -240,10 +240,20 @@ def _document(plan: DeploymentPlan, query: SimulationQuery, document: dict[str, 
     return out.model_dump_json().encode()
 
 
+def _work(role: dict[str, Any]) -> tuple[str, list[int]]:
+    """Requests per rank; prompt tokens where requests are counted at the rank that serves them."""
+    requests = [k["requests"] for k in role["ranks"]]
+    return (
+        ("requests", requests)
+        if any(requests)
+        else ("prompt tokens", [k["prefill_tokens"] for k in role["ranks"]])
+    )
+
+
 def _simulated(name: str, r: dict[str, Any]) -> SimulatedOut:
     busiest = {}
     for role in r["roles"]:
-        counts = [k["requests"] for k in role["ranks"]]
+        _, counts = _work(role)
         mean = sum(counts) / len(counts) if counts else 0.0
         busiest[role["role"]] = max(counts) / mean if mean else None
     return SimulatedOut(

@@ -45,7 +45,7 @@ export function parallel(element, { axes, rows, colour, onbrush, onhover }) {
     drawing.append(
       s("line", { x1: x(i), x2: x(i), y1: TOP, y2: HEIGHT - BOTTOM, class: "axis" }),
       s("text", { x: x(i), y: 16 + (i % 2) * 13, class: "title" }, axis.title),
-      ...sc.ticks.map((v) => s("text", { x: x(i) + 5, y: sc.y(v) + 4, class: "tick" }, axis.format(v))),
+      ...sc.ticks.map((v) => s("text", { x: x(i) + 7, y: sc.y(v) + 4, class: "tick" }, axis.format(v))),
       band, hit);
   });
   fill(element, drawing);

@@ -12,7 +12,7 @@ import { question, read, write } from "../url.js";
 const MOST_PINS = 6;
 const ROWS = 100;
 const COLOURS = ["kind", "TP", "EP width", "DBO", "GPU", "provenance"];
-const VIEW = ["x", "y", "log_x", "log_y", "colour", "dominated", "intervals", "table", "filter"];
+const VIEW = ["x", "y", "log_x", "log_y", "colour", "dominated", "intervals", "measured", "table", "filter"];
 
 const state = { x: "tok-s-user", y: "tok-s-gpu", ...read() };
 let page = null;
@@ -96,6 +96,7 @@ function showControls() {
       field("colour by", select(COLOURS.map((c) => [c, c]), state.colour ?? "kind", (v) => change({ colour: v }), { id: "c-colour" })),
       check("dominated", state.dominated !== "false", (v) => change({ dominated: v ? "" : "false" })),
       check("80 % intervals", state.intervals === "true", (v) => change({ intervals: v ? "true" : "" })),
+      check(`measured${page.measured ? ` (${page.measured})` : state.measured === "true" ? " (none stored)" : ""}`, state.measured === "true", (v) => change({ measured: v ? "true" : "" })),
       field("filter", h("input", { id: "c-filter", "data-filter": true, size: 18, value: state.filter ?? "", placeholder: "disagg ep16 !dbo ttft<2000", onchange: (e) => change({ filter: e.target.value.trim() }) }))));
   if (focused?.startsWith("c-")) $(`#${focused}`)?.focus();
 }
