@@ -64,8 +64,11 @@ class Api(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """A stream of lines, ended by the server or after `timeout_s` seconds of silence (ApiError status 0)."""
 
-    async def dry_run_apply(self, path: str, body: Table, *, manager: str) -> Json:
+    async def dry_run_apply(self, path: str, body: Table, *, manager: str, force: bool = True) -> Json:
         """Server-side apply with ``dryRun=All``: what the object would become. Nothing is stored."""
+
+    async def apply(self, path: str, body: Table, *, manager: str, force: bool = False) -> Json:
+        """Server-side apply. `force` takes fields that another manager owns; without it they are a conflict (409)."""
 
     async def close(self) -> None:
         """Release connections."""

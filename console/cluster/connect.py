@@ -147,11 +147,18 @@ class LiveApi:
         finally:
             response.close()
 
-    async def dry_run_apply(self, path: str, body: Table, *, manager: str) -> Json:
-        """Server-side apply with ``dryRun=All`` and force: our value wins in the answer, nothing is stored."""
-        query = {"dryRun": "All", "fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
+    async def dry_run_apply(self, path: str, body: Table, *, manager: str, force: bool = True) -> Json:
+        """Server-side apply with ``dryRun=All``: with force our value wins in the answer; nothing is stored."""
+        return await self._apply(path, body, manager=manager, force=force, query={"dryRun": "All"})
+
+    async def apply(self, path: str, body: Table, *, manager: str, force: bool = False) -> Json:
+        """Server-side apply: the only request that changes something. `planner apply` alone sends it."""
+        return await self._apply(path, body, manager=manager, force=force, query={})
+
+    async def _apply(self, path: str, body: Table, *, manager: str, force: bool, query: Query) -> Json:
+        more = {"fieldManager": manager, "force": "true" if force else "false", "fieldValidation": "Strict"}
         headers = {"Content-Type": "application/apply-patch+yaml"}
-        return await self._json("PATCH", path, query, headers=headers, body=body)
+        return await self._json("PATCH", path, {**query, **more}, headers=headers, body=body)
 
     async def close(self) -> None:
         """Close all connections."""

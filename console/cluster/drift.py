@@ -81,7 +81,7 @@ async def _compare(api: Api, manifest: Table, *, namespace: str, names: Resource
         live = await api.get(path)
     except ApiError as error:
         if error.status == 404:
-            return ObjectDrift(kind=kind, name=name, state=ObjectState.MISSING)
+            return await _missing(api, path, manifest)
         if error.denied:
             return ObjectDrift(kind=kind, name=name, state=ObjectState.DENIED, why=error.message)
         raise
@@ -100,6 +100,21 @@ async def _compare(api: Api, manifest: Table, *, namespace: str, names: Resource
     return ObjectDrift(
         kind=kind, name=name, state=ObjectState.CHANGED if changes else ObjectState.SAME, changes=changes
     )
+
+
+async def _missing(api: Api, path: str, manifest: Table) -> ObjectDrift:
+    """An object that is not there yet: would the server take it?"""
+    kind, name = str(manifest["kind"]), str(dig(manifest, "metadata", "name"))
+    try:
+        await api.dry_run_apply(path, manifest, manager=MANAGER)
+    except ApiError as error:
+        if error.status in (403, 405, 415):
+            why = "dry-run is not allowed; whether the server takes it is not known"
+            return ObjectDrift(kind=kind, name=name, state=ObjectState.MISSING, why=why, by_dry_run=False)
+        if error.status in (400, 404, 409, 422, 500):
+            return ObjectDrift(kind=kind, name=name, state=ObjectState.REFUSED, why=error.message)
+        raise
+    return ObjectDrift(kind=kind, name=name, state=ObjectState.MISSING)
 
 
 def _clean(obj: Json) -> Table:

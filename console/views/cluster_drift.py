@@ -9,7 +9,8 @@ from console.cluster.api import Api, ApiError, refused, unreachable
 from console.cluster.arguments import ArgumentDrift, argument_drift
 from console.cluster.discovery import resource_names
 from console.cluster.drift import ObjectDrift, ObjectState, object_drift
-from console.cluster.state import Snapshot
+from console.cluster.kinds import Kind
+from console.cluster.state import Snapshot, Trust
 from console.cluster.topology import topology
 from planner.export.values import Table
 
@@ -44,7 +45,7 @@ async def drift_report(
     notes = []
     if any(not o.by_dry_run for o in objects):
         notes.append("dry-run needs the verb patch; without it the server's defaults are not considered")
-    if not snapshot.pods:
+    if snapshot.kinds[Kind.PODS].trust is not Trust.LIVE:
         notes.append("no pod could be read: running engines were not compared")
     return DriftReport(
         name=name,

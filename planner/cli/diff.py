@@ -44,7 +44,7 @@ def diff(
 
         emit_json("drift", {**unstructure(report), "drifted": report.drifted})
     else:
-        _print(report)
+        print_drift(report)
     raise typer.Exit(int(ExitCode.ANSWERED_NO if report.drifted else ExitCode.OK))
 
 
@@ -102,7 +102,8 @@ async def _report(
         return await drift_report(source.api, snapshot, plain, name=title, namespace=space)
 
 
-def _print(report: DriftReport) -> None:
+def print_drift(report: DriftReport) -> None:
+    """Objects with their changes, flags of running engines, notes."""
     out = stdout()
     print_table(
         ["object", "state", "why"],

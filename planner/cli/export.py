@@ -153,8 +153,15 @@ def _prediction(plan: DeploymentPlan, profiles: Path | None) -> str:
         ("TPOT p50", e.tpot_ms, "ms"),
         ("output", e.output_tok_s_per_gpu, "tok/s/GPU"),
     )
-    parts = [f"{name} {v.value:.4g} {unit} [{v.low:.4g}-{v.high:.4g}]" for name, v, unit in shown]
+    parts = [
+        f"{name} {_figure(v.value)} {unit} [{_figure(v.low)}-{_figure(v.high)}]" for name, v, unit in shown
+    ]
     return f"{', '.join(parts)} (80 % intervals; {e.provenance.value}, model {e.model_version})"
+
+
+def _figure(value: float) -> str:
+    """Three figures, never with an exponent."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def load_facts(plan: DeploymentPlan, *, profiles: Path | None) -> tuple[ModelSpec, dict[Role, RoleHardware]]:

@@ -44,6 +44,7 @@ class ProviderOverlay:
     http_route_timeout: bool = True
     monitoring_api: str = "monitoring.coreos.com/v1"
     needs: tuple[str, ...] = ()  # what the cluster must have; written as comments
+    gpus: tuple[str, ...] = ()  # how the ids of the GPUs it offers begin; empty: any
 
 
 _GKE_ENV = {
@@ -76,6 +77,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="gke-a3u",
         title="GKE A3 Ultra (H200), managed DRANET",
+        gpus=("h200",),
         rdma=Rdma.DRA_GPU_AND_NIC,
         env=_GKE_ENV,
         host_cache=_GKE_CACHE,
@@ -89,6 +91,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="gke-a4",
         title="GKE A4 (B200), managed DRANET",
+        gpus=("b200",),
         rdma=Rdma.DRA_GPU_AND_NIC,
         env=_GKE_ENV,
         host_cache=_GKE_CACHE,
@@ -102,6 +105,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="gke-a4x",
         title="GKE A4X (GB200), NICs by claim",
+        gpus=("gb200", "gb300"),
         rdma=Rdma.DRA_NIC,
         env={
             "NCCL_TUNER_PLUGIN": "none",
@@ -119,6 +123,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="gke-tcpx",
         title="GKE A3 High and Mega (H100, TCPX or TCPXO): single-pod groups only",
+        gpus=("h100",),
         rdma=Rdma.NONE,
         http_route_timeout=False,
         monitoring_api="monitoring.googleapis.com/v1",
@@ -126,6 +131,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="aws-p5en",
         title="AWS p5en (H200, EFA v3)",
+        gpus=("h200",),
         rdma_resource="vpc.amazonaws.com/efa",
         rdma_per_gpu=2,
         needs=("the EFA device plugin",),
@@ -135,6 +141,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="aws-p6",
         title="AWS p6 (B200, EFA v4)",
+        gpus=("b200", "b300", "gb200", "gb300"),
         rdma_resource="vpc.amazonaws.com/efa",
         require_topology="topology.kubernetes.io/zone",
         rdma_per_gpu=1,
@@ -165,6 +172,7 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="amd",
         title="AMD Instinct with virtual NICs",
+        gpus=("mi",),
         rdma_resource="amd.com/vnic",
         rdma_per_gpu=1,
         env={"NCCL_IB_DISABLE": "1", "MORI_SHMEM_HEAP_SIZE": str(16 * 2**30)},
@@ -184,6 +192,23 @@ def find_provider(name: str) -> ProviderOverlay:
             what=f"provider '{name}' is not known",
             why="an overlay decides RDMA resources, caches, privileges and environment",
             fix=f"{did_you_mean(name, known)} (known: {', '.join(known)})",
+            where="--provider",
+        )
+    )
+
+
+def check_offered(overlay: ProviderOverlay, hardware: RoleHardware) -> None:
+    """Raise InputError ``export.provider_gpu`` when `overlay` was named for GPUs it does not have."""
+    gpu = hardware.gpu.id
+    if not overlay.gpus or gpu.startswith(overlay.gpus) or overlay_for(hardware).id == overlay.id:
+        return
+    fits = [p.id for p in PROVIDERS if not p.gpus or gpu.startswith(p.gpus)]
+    raise InputError(
+        Issue(
+            code="export.provider_gpu",
+            what=f"a plan for '{gpu}' on provider '{overlay.id}'",
+            why=f"{overlay.title} has no such GPU: the pods would stay Pending",
+            fix=f"--provider {' or '.join(fits)}, or plan for the GPUs there are",
             where="--provider",
         )
     )

@@ -19,10 +19,10 @@ from planner.export.intent import encode
 from planner.export.layout import Balancing, RoleLayout, lay_out
 from planner.export.naming import PLAN_ANNOTATION, VERSION_ANNOTATION, slug
 from planner.export.objects import Manifest
-from planner.export.options import ExportOptions, RoleHardware, RouterForm
+from planner.export.options import ExportOptions, RoleHardware, RouterForm, SourceKind
 from planner.export.placement import role_label
 from planner.export.pods import RoleContext, startup_seconds
-from planner.export.providers import ProviderOverlay, find_provider, overlay_for, uses_roce
+from planner.export.providers import ProviderOverlay, check_offered, find_provider, overlay_for, uses_roce
 from planner.export.router import router_config
 from planner.export.workloads import deployment, disaggregated_set, leader_worker_set
 
@@ -62,6 +62,11 @@ class Prepared:
             ),
         ]
         lines += [f"needs: {n.replace('NAME', self.name)}" for n in self.overlay.needs]
+        if self.options.model_source.kind is SourceKind.HUB:
+            source = self.options.model_source
+            lines.append(
+                f"needs: the Secret {source.secret} with the key {source.secret_key} (a token of the hub)"
+            )
         if self.options.gateway is None and self.options.router is RouterForm.RAW:
             lines.append(
                 "no Gateway named: requests reach the pool once a route points at it (--set gateway=NAME), "
@@ -118,6 +123,8 @@ def prepare(
         r.role: find_provider(options.provider) if options.provider else overlay_for(hardware[r.role])
         for r in plan.roles
     }
+    for r in plan.roles:
+        check_offered(overlays[r.role], hardware[r.role])
     variant = _common_variant(
         [_variant(r, layouts[r.role], hardware[r.role], overlays[r.role], disaggregated) for r in plan.roles]
     )

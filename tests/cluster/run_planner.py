@@ -16,12 +16,7 @@ def planner(
     """Run ``planner ARGS…``; `kubeconfig` becomes KUBECONFIG."""
     environment = {**os.environ, **env, "KUBECONFIG": str(kubeconfig or ROOT / "no-kubeconfig-here")}
     environment.pop("KUBERNETES_SERVICE_HOST", None)
-    code = (
-        "from planner.cli.main import COMMANDS, main\n"
-        "COMMANDS.setdefault('cluster', ('planner.cli.cluster', 'app', ''))\n"
-        "COMMANDS.setdefault('diff', ('planner.cli.diff', 'diff', ''))\n"
-        "main()\n"
-    )
+    code = "from planner.cli.main import main\nmain()\n"
     return subprocess.run(
         [sys.executable, "-c", code, *args], capture_output=True, text=True, env=environment, cwd=ROOT,
         timeout=timeout, check=False,

@@ -89,7 +89,12 @@ class ScriptedApi:
 
         yield stream()
 
-    async def dry_run_apply(self, path: str, body: Mapping[str, Any], *, manager: str) -> Any:
+    async def dry_run_apply(
+        self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = True
+    ) -> Any:
+        raise ApiError(404, "NotFound", path)
+
+    async def apply(self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = False) -> Any:
         raise ApiError(404, "NotFound", path)
 
     async def close(self) -> None:

@@ -43,6 +43,10 @@ PLANS = {
     "v3-gke-gb200": PlanBuilder("deepseek-ai/DeepSeek-V3", "gke-a4x-highgpu-4g", "v3")
     .prefill(2, dp=8, all2all=HT)
     .decode(1, dp=16, all2all=LL),
+    "v3-gke-b200": PlanBuilder("deepseek-ai/DeepSeek-V3", "gke-a4-highgpu-8g", "v3")
+    .prefill(2, dp=8)
+    .decode(1, dp=16, all2all=LL),
+    "v3-p6": PlanBuilder("deepseek-ai/DeepSeek-V3", "eks-p6-b200", "v3").prefill(1, dp=8).decode(1, dp=16),
     "r1-oci": PlanBuilder(node="oci-h200-8").prefill(2, dp=8, all2all=HT).decode(1, dp=16, all2all=AG),
     "r1-openshift": PlanBuilder(node="openshift-h200").aggregated(1, dp=16, all2all=LL),
     "v3-oci-gb200": PlanBuilder("deepseek-ai/DeepSeek-V3", "oci-gb200-4", "v3")
@@ -50,7 +54,7 @@ PLANS = {
     .decode(1, dp=16),
 }
 IMAGES = ImageOverrides(sidecar="ghcr.io/x/sidecar:v0.11.0", router="ghcr.io/x/epp:v0.11.0")
-REFUSALS = {"export.image_missing", "export.fabric_unsupported", "export.deepep_efa"}
+REFUSALS = {"export.provider_gpu", "export.image_missing", "export.fabric_unsupported", "export.deepep_efa"}
 
 
 def options(provider: str | None, dialect: str) -> dict[str, Any]:

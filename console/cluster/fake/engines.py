@@ -50,6 +50,9 @@ class Load:
     prefix_hit: float = 0.3
 
 
+_PREFILL = Load(output_tokens=1.0, running=1)  # a prefill engine ends its request with the first token
+
+
 @dataclass(slots=True)
 class Engines:
     """Metrics of all engine pods of a server. `clock` is seconds since any start."""
@@ -77,7 +80,8 @@ class Engines:
         labels = found["metadata"].get("labels") or {}
         worker = int(labels.get("leaderworkerset.sigs.k8s.io/worker-index", "0"))
         rank = worker * len(ports) + ports.index(port)
-        load = self.loads.get(labels.get("llm-d.ai/role", ""), Load())
+        role = labels.get("llm-d.ai/role", "")
+        load = self.loads.get(role, _PREFILL if role == "prefill" else Load())
         return 200, self.page(load, rank=rank, waiting=self.queued.get((pod, port), 0))
 
     def _ports(self, pod: Mapping[str, Any]) -> list[int]:
