@@ -33,7 +33,7 @@ class Proposer:
         self._pending: set[int] = set()
         self._pool: IntArray = np.empty(0, dtype=np.intp)
         self._pool_at = -1
-        self.last_gain = 0.0  # expected relative gain in hypervolume of the last proposal
+        self.last_gain: float | None = None  # expected relative gain in hypervolume of the last proposal
 
     @property
     def reference(self) -> tuple[float, float]:
@@ -79,7 +79,8 @@ class Proposer:
         best = int(gains.argmax())
         if gains[best] <= 0.0:
             best = self._nearest(pool, front)
-        self.last_gain = float(gains[best]) / max(front.hypervolume, 1e-12)
+        found = front.hypervolume  # nothing to be relative to before a point meets the targets
+        self.last_gain = float(gains[best]) / found if found > 0.0 else None
         return int(pool[best])
 
     # --- inside ---

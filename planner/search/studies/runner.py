@@ -35,6 +35,7 @@ from planner.search.studies.mirror import OptunaMirror
 from planner.search.studies.progress import Report
 from planner.search.studies.report import StudyReport, report_of
 from planner.search.studies.routers import DEFAULT_ONLY, router_variants
+from planner.search.studies.sampler import require_sampler
 from planner.search.studies.sources import ListSource, OptunaSource, front_points
 from planner.search.studies.space import SearchSpace
 from planner.storage.store import Store
@@ -99,6 +100,7 @@ def create_study(
     store: Store, problem: PlanningProblem, settings: Settings, *, name: str | None = None
 ) -> Study:
     """Store a new study of `problem`; without a name it is called after problem and level, numbered when taken."""
+    require_sampler(settings.sampler)
     digest = store.problems.save(problem)
     base = name or f"{problem.name}-{settings.level.value}"
     taken = {s.study.name for s in store.studies.list()}

@@ -131,10 +131,8 @@ def suggest(trial: optuna.Trial, space: SearchSpace, known: dict[str, BaseDistri
     return values
 
 
-def make_sampler(name: SamplerName, space: SearchSpace, *, seed: int) -> BaseSampler:
-    """The sampler called `name`. MissingDataError ``sampler.needs_torch`` for gp without torch."""
-    if name is SamplerName.CANDIDATES:
-        return CandidateSampler(space, seed=seed)
+def require_sampler(name: SamplerName) -> None:
+    """MissingDataError ``sampler.needs_torch`` for gp without torch; checked before a study is stored."""
     if name is SamplerName.GP and find_spec("torch") is None:
         raise MissingDataError(
             Issue(
@@ -145,6 +143,13 @@ def make_sampler(name: SamplerName, space: SearchSpace, *, seed: int) -> BaseSam
                 where="--sampler",
             )
         )
+
+
+def make_sampler(name: SamplerName, space: SearchSpace, *, seed: int) -> BaseSampler:
+    """The sampler called `name`. MissingDataError ``sampler.needs_torch`` for gp without torch."""
+    if name is SamplerName.CANDIDATES:
+        return CandidateSampler(space, seed=seed)
+    require_sampler(name)
     if name is SamplerName.GP:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
