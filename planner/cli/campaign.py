@@ -33,7 +33,7 @@ def design(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write campaign.json and plans here.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the candidates and of the load.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the candidates and of the load.")] = 0,
     name: Annotated[str | None, typer.Option("--name", help="Name of the campaign.")] = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,

@@ -49,7 +49,7 @@ def run(
         list[str] | None, typer.Argument(help="Experiments by name (planner experiments list).")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same figures.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same figures.")] = 0,
     html: Annotated[Path | None, typer.Option("--html", help="Write a report with plots.")] = None,
     json: o.Json = False,
 ) -> None:

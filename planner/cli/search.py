@@ -45,7 +45,7 @@ def search(
         SamplerName, typer.Option("--sampler", help="How points are chosen.")
     ] = SamplerName.CANDIDATES,
     workers: Workers = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed and workers: the same trials.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed and workers: the same trials.")] = 0,
     objective: Annotated[
         list[Objective] | None,
         typer.Option("--objective", help="Repeatable; default: rate per GPU and per user."),

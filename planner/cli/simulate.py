@@ -25,7 +25,7 @@ Concurrency = Annotated[
 ]
 Rate = Annotated[float | None, typer.Option("--rate", help="Open arrivals: requests per second.")]
 Requests = Annotated[int | None, typer.Option("--requests", help="Requests to simulate, warm-up included.")]
-Seed = Annotated[int, typer.Option("--seed", help="Same seed, same result.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 Replications = Annotated[
     int, typer.Option("--replications", min=1, help="Independent runs; pooled, with intervals.")
 ]
@@ -76,7 +76,9 @@ def simulate(
 
     Warm-up requests (the first tenth, and a closed loop's first wave) and a closed loop's run-down are left out of the figures.
     """
-    from planner.cli.simulation_inputs import Inputs, asked, prepare, progress
+    from dataclasses import replace
+
+    from planner.cli.simulation_inputs import Inputs, asked, notes_on_plan, prepare, progress
     from planner.simulation.collect import trace as trace_rows
     from planner.simulation.engine import announce_compilation, play
     from planner.simulation.engine import simulate as run
@@ -92,6 +94,7 @@ def simulate(
     announce_compilation()
     with progress() as report:
         result = run(cluster, traffics, seed=seed, slo=chosen.slo, progress=report)
+    result = replace(result, notes=(*result.notes, *notes_on_plan(chosen, traffics, result)))
     if trace is not None:
         from planner.simulation.export import write_trace
 

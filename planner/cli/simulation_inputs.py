@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,8 @@ from planner.domain.errors import InputError, Issue, NotFeasibleError, did_you_m
 from planner.simulation.cluster import Cluster, RouterTiming
 from planner.simulation.from_plan import cluster_from_plan
 from planner.simulation.presets import router_named
-from planner.simulation.traffic import Arrival
+from planner.simulation.result import SimulationResult
+from planner.simulation.traffic import Arrival, Traffic
 from planner.simulation.workloads import Asked
 
 
@@ -110,6 +111,29 @@ def asked(
         spread_s=spread_s,
         shared_prefix_tokens=prefix,
     )
+
+
+def notes_on_plan(
+    plan: DeploymentPlan, traffics: Sequence[Traffic], result: SimulationResult
+) -> tuple[str, ...]:
+    """Where the run contradicts the plan: prompts its engines would refuse, and targets that are missed."""
+    notes = []
+    totals = [int(n) for t in traffics for n in t.isl + t.osl]
+    long = sum(n > plan.max_model_len for n in totals)
+    if long:
+        notes.append(
+            f"{long:,} of {len(totals):,} requests are longer (up to {max(totals):,} tokens) than the plan's "
+            f"--max-model-len {plan.max_model_len:,}: its engines would refuse them."
+        )
+    for name, limit, found in (
+        ("TTFT", plan.slo.ttft_ms, result.ttft_ms),
+        ("TPOT", plan.slo.tpot_limit_ms, result.tpot_ms),
+    ):
+        if limit is not None and found.count and found.p50.value > limit:
+            notes.append(
+                f"Target missed: {name} p50 is {found.p50.value:,.1f} ms, the limit {limit:,.1f} ms."
+            )
+    return tuple(notes)
 
 
 @contextmanager

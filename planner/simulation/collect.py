@@ -51,7 +51,9 @@ def window_of(traffic: Traffic, req: Any) -> Window:
     finish = float(np.nanmax(req.finish))
     heads = traffic.pool if traffic.closed else np.flatnonzero(np.isfinite(traffic.arrival_s))
     end = float(np.max(arrival[heads])) if len(heads) else finish
-    steady = end > begin
+    # nothing that enters within a window shorter than every request can finish in it: a burst has no steady state
+    shortest = 0.0 if traffic.closed else float(np.nanmin(np.asarray(req.finish) - arrival))
+    steady = end - begin > max(shortest, 0.0)
     if not steady:
         end = finish
     chosen = (arrival >= begin) & (arrival <= end) & (req.failed == 0)
@@ -279,7 +281,7 @@ def _notes(windows: Sequence[Window], measured: int) -> tuple[str, ...]:
     notes = []
     if not all(w.steady for w in windows):
         notes.append(
-            "No steady state: the run ends before new requests stop entering; figures include the run-down."
+            "No steady state: new requests enter for too short a time; figures include the run-down."
         )
     if measured < RELIABLE_P99:
         notes.append(f"P99 rests on {measured} requests; below {RELIABLE_P99} it is noise. Raise --requests.")

@@ -244,7 +244,7 @@ def _check(shape: Shape, *, sessions: int, arrival: Arrival, concurrency: int, r
                 code="workload.length",
                 what=f"workload '{shape.label}' has a turn without tokens",
                 why="every request needs a prompt token and an output token",
-                fix="give positive lengths, e.g. --isl 1024 --osl 256",
+                fix="give positive lengths, e.g. 1024/256",
             )
         )
     if arrival is Arrival.CLOSED and concurrency < 1:

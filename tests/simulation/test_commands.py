@@ -55,6 +55,37 @@ def test_simulate_prints_tables_and_warnings(capsys: pytest.CaptureFixture[str])
     assert max(map(len, out.splitlines())) <= 100
 
 
+def test_a_burst_has_no_steady_state_and_its_rate_covers_the_run_down(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ("simulate", RECIPE, "--requests", "60", "--arrival", "burst", "--rate", "2", "--json")
+    result = json.loads(run(capsys, *arguments)[1])["result"]
+    assert any("No steady state" in n for n in result["notes"])
+    assert result["window_s"] > result["e2e_ms"]["p50"]["value"] / 1000.0
+    assert 0 < result["requests_per_s"] < 1000
+    assert result["output_tok_s"]["value"] > 0
+
+
+def test_what_contradicts_the_plan_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("simulate", RECIPE, "--workload", "60000/10", "--requests", "40", "--concurrency", "40")
+    notes = run(capsys, *arguments)[1].split("note: ")[1:]
+    assert any("40 of 40 requests are longer (up to 60,010 tokens)" in " ".join(n.split()) for n in notes)
+    assert any(n.startswith("Target missed: TTFT p50") for n in notes)
+    fits = run(capsys, "simulate", RECIPE, "--requests", "40", "--concurrency", "1")[1]
+    assert "Target missed: TPOT" not in fits
+    assert "max-model-len" not in fits
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("simulate", RECIPE), ("compare", RECIPE), ("experiments", "run", "--all"), ("search", RECIPE)],
+)
+def test_a_negative_seed_is_refused(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    status, _, err = run(capsys, *command, "--seed", "-1")
+    assert status == 2
+    assert "--seed" in err
+
+
 def test_compare_pairs_routers(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "compare", RECIPE, "--router", "prefix+active-request", "--router", "random", "--workload", "seed-talk",
