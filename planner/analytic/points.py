@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
@@ -144,21 +145,22 @@ def _prune(keys: Sequence[object], costs: FloatArray) -> NDArray[np.intp]:
 
 def disaggregated_plan_points(
     prefill: RoleStack, decode: RoleStack, workload: Workload, loads: FloatArray, pairing: Pairing
-) -> tuple[Points, int]:
+) -> tuple[Points, int, bool]:
     """Disaggregated plans: every legal pair, every pair of group counts that the GPUs hold, every decode load.
 
-    Returns the reachable points and the number priced. A point is not reachable where the prefill side cannot keep
-    up (utilisation near 1) or a KV pool cannot hold the requests in flight.
+    Returns the reachable points, the number priced, and whether the group counts of a very large pool were sampled. A
+    point is not reachable where the prefill side cannot keep up (utilisation near 1) or a KV pool cannot hold the
+    requests in flight.
     """
     pre = prefill_points(prefill, workload)
     dec = decode_points(decode, workload, loads[None, :])
-    combos = _combinations(prefill, decode, pairing)
+    combos, sampled = _combinations(prefill, decode, pairing, len(loads))
     parts: list[Points] = []
     step = max(CHUNK_POINTS // len(loads), 1)
     for start in range(0, len(combos.first), step):
         part = combos.part(start, start + step)
         parts.append(_pair_points(prefill, pre, decode, dec, workload, part))
-    return (Points.concatenate(parts) if parts else Points.empty()), len(combos.first) * len(loads)
+    return (Points.concatenate(parts) if parts else Points.empty()), len(combos.first) * len(loads), sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,67 +177,77 @@ class _Combinations:
         return _Combinations(*(getattr(self, f.name)[start:stop] for f in fields(self)))
 
 
-def _combinations(prefill: RoleStack, decode: RoleStack, pairing: Pairing) -> _Combinations:
-    first: list[int] = []
-    second: list[int] = []
-    n_first: list[int] = []
-    n_second: list[int] = []
-    transfer: list[float] = []
-    for p in range(len(prefill)):
-        gp = int(prefill.group_gpus[p, 0])
-        for d in range(len(decode)):
-            if not pairing.legal(p, d):
-                continue
-            gd = int(decode.group_gpus[d, 0])
-            moved = pairing.transfer_ms(p, d)
-            for counts in group_counts(gp, gd, pairing):
-                first.append(p)
-                second.append(d)
-                n_first.append(counts[0])
-                n_second.append(counts[1])
-                transfer.append(moved)
+def _combinations(
+    prefill: RoleStack, decode: RoleStack, pairing: Pairing, loads: int
+) -> tuple[_Combinations, bool]:
+    """Every legal pair with its group counts, and whether the counts of a very large pool were sampled."""
+    pairs = [(p, d) for p in range(len(prefill)) for d in range(len(decode)) if pairing.legal(p, d)]
+    sizes = [(int(prefill.group_gpus[p, 0]), int(decode.group_gpus[d, 0])) for p, d in pairs]
+    counts, sampled = _counts_by_size(sizes, pairing, loads)
+    times = np.array([len(counts[size]) for size in sizes], dtype=np.intp)
+    index = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+    moved = np.array([pairing.transfer_ms(p, d) for p, d in pairs], dtype=np.float64)
+    groups = np.array([c for size in sizes for c in counts[size]], dtype=np.int32).reshape(-1, 2)
     return _Combinations(
-        np.array(first, dtype=np.int32),
-        np.array(second, dtype=np.int32),
-        np.array(n_first, dtype=np.int32),
-        np.array(n_second, dtype=np.int32),
-        np.array(transfer, dtype=np.float64),
-    )
+        np.repeat(index[:, 0], times),
+        np.repeat(index[:, 1], times),
+        groups[:, 0],
+        groups[:, 1],
+        np.repeat(moved, times),
+    ), sampled
+
+
+def _counts_by_size(
+    sizes: Sequence[tuple[int, int]], pairing: Pairing, loads: int
+) -> tuple[dict[tuple[int, int], list[tuple[int, int]]], bool]:
+    """Group counts per pair of group sizes, sampled as coarsely as keeps the space within `MAX_POINTS`."""
+    often = Counter(sizes)
+    full = {size: group_counts(*size, pairing) for size in often}
+    counts = full
+    for limit in COUNT_LIMITS:
+        counts = {size: _thin(c, limit) for size, c in full.items()}
+        if sum(often[size] * len(c) for size, c in counts.items()) * loads <= MAX_POINTS:
+            break
+    return counts, any(len(counts[size]) < len(c) for size, c in full.items())
 
 
 def group_counts(prefill_gpus: int, decode_gpus: int, pairing: Pairing) -> list[tuple[int, int]]:
-    """Pairs (prefill groups, decode groups) that fit and to which no further prefill group could be added.
-
-    With one shared pool every decode count is paired with every prefill count up to what is left; counts of the form
-    k x (p, d) for an integer k > 1 are kept, they are different plans only in scale.
-    """
-    counts: list[tuple[int, int]] = []
+    """Pairs (prefill groups, decode groups) that fit, by decode groups; one shared pool is divided between them."""
+    most = pairing.decode_gpus // decode_gpus
     if not pairing.shared:
-        for d in range(1, pairing.decode_gpus // decode_gpus + 1):
-            counts.extend((p, d) for p in range(1, pairing.prefill_gpus // prefill_gpus + 1))
-        return _thin(counts)
-    for d in range(1, pairing.decode_gpus // decode_gpus + 1):
-        left = (pairing.decode_gpus - d * decode_gpus) // prefill_gpus
-        counts.extend((p, d) for p in range(1, left + 1))
-    return _thin(counts)
+        return [
+            (p, d) for d in range(1, most + 1) for p in range(1, pairing.prefill_gpus // prefill_gpus + 1)
+        ]
+    return [
+        (p, d)
+        for d in range(1, most + 1)
+        for p in range(1, (pairing.decode_gpus - d * decode_gpus) // prefill_gpus + 1)
+    ]
 
 
-MAX_COUNTS = 64
+MAX_POINTS = 3_500_000  # keeps a search of a very large pool below about 500 MiB
+COUNT_LIMITS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # count pairs kept per pair of configurations
 
 
-def _thin(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """For very large pools keep an even sample of the count pairs, the largest ones always."""
-    if len(counts) <= MAX_COUNTS:
+def _thin(counts: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """At most `limit` count pairs: those that leave no room for another prefill group first, the rest evenly.
+
+    More prefill groups never raise TTFT, so the first kind holds the best plan of each decode count; the others only
+    save GPUs.
+    """
+    if len(counts) <= limit:
         return counts
     largest: dict[int, tuple[int, int]] = {}
     for p, d in counts:
         if d not in largest or p > largest[d][0]:
             largest[d] = (p, d)
     edge = list(largest.values())
-    if len(edge) > MAX_COUNTS // 2:
-        picks = np.unique(np.geomspace(1, len(edge), MAX_COUNTS // 2).astype(int) - 1)
+    wanted = limit // 2 if limit == COUNT_LIMITS[0] else limit
+    if len(edge) > wanted:
+        picks = np.unique(np.geomspace(1, len(edge), wanted).astype(int) - 1)
         edge = [edge[i] for i in picks]
-    inner = [counts[i] for i in np.unique(np.linspace(0, len(counts) - 1, MAX_COUNTS // 2).astype(int))]
+    left = limit - len(edge) if wanted == limit else limit // 2
+    inner = [counts[i] for i in np.unique(np.linspace(0, len(counts) - 1, left).astype(int))]
     return sorted(set(edge) | set(inner))
 
 

@@ -54,8 +54,10 @@ def _space(r: Recommendation) -> None:
     )
     print_lines(
         f"{s.points:,} (configuration x load) points priced, {s.reachable:,} reachable, {s.meeting_slo:,} meet the "
-        "targets; the front is exact for the model"
+        f"targets; the front is exact for {'these points' if s.sampled else 'the model'}"
     )
+    if s.sampled:
+        print_lines("for so many GPUs the numbers of prefill and decode groups are a sample of all that fit")
     for e in s.exclusions[:SHOWN_EXCLUSIONS]:
         print_lines(f"{e.count:>7,}  {e.code}: {e.title}")
     rest = s.exclusions[SHOWN_EXCLUSIONS:]

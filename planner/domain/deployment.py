@@ -69,10 +69,12 @@ class Parallelism:
         return 1 if self.expert_parallel else self.tp * self.dp
 
     def label(self) -> str:
-        """Short text such as ``tp1,dp16,ep16``."""
+        """Short text such as ``tp1,dp16,ep16``; ``noep`` where several DP ranks shard every expert instead."""
         parts = [f"tp{self.tp}", f"dp{self.dp}"]
         if self.expert_parallel:
             parts.append(f"ep{self.ep}")
+        elif self.dp > 1:
+            parts.append("noep")
         if self.dcp > 1:
             parts.append(f"dcp{self.dcp}")
         return ",".join(parts)

@@ -57,8 +57,8 @@ class PlannerError(Exception):
         if not issues:
             msg = "a PlannerError needs at least one issue"
             raise ValueError(msg)
-        self.issues = issues
-        super().__init__("; ".join(f"{i.code}: {i.what}" for i in issues))
+        self.issues = tuple(dict.fromkeys(issues))  # a cause met twice is said once
+        super().__init__("; ".join(f"{i.code}: {i.what}" for i in self.issues))
 
 
 class InputError(PlannerError):

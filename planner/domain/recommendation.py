@@ -24,7 +24,8 @@ class SpaceCounts:
     run without queueing for KV room or prefill.
 
     `role_configurations` = legal + excluded. `dominated` role configurations are legal but lose to another of the same
-    shape at every load, so leaving them out of the pairing cannot change the front.
+    shape at every load, so leaving them out of the pairing cannot change the front. `sampled`: the pool is so large that
+    only a sample of the numbers of groups was priced; the front is then exact for the points priced, not for the space.
     """
 
     role_configurations: int
@@ -34,6 +35,7 @@ class SpaceCounts:
     reachable: int
     meeting_slo: int
     exclusions: tuple[Exclusion, ...]
+    sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

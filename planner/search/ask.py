@@ -147,6 +147,9 @@ def build_problem(
 
 # --- numbers ---
 
+MAX_GPUS = 10_000
+MAX_DRAFT_TOKENS = 16
+
 
 def _check_numbers(request: Request, found: _Collector) -> None:
     for name, value in (
@@ -162,6 +165,13 @@ def _check_numbers(request: Request, found: _Collector) -> None:
             found.add(
                 f"{name}.not-positive", f"--{name} {value}", f"a plan needs a positive number of {noun}",
                 f"give --{name} a number of {noun} above 0", f"--{name}",
+            )  # fmt: skip
+    for name in ("gpus", "prefill-gpus", "decode-gpus"):
+        gpus = getattr(request, name.replace("-", "_"))
+        if gpus is not None and gpus > MAX_GPUS:
+            found.add(
+                "gpus.too-many", f"--{name} {gpus}", f"one plan covers at most {MAX_GPUS:,} GPUs",
+                "plan a part of the fleet and repeat it", f"--{name}",
             )  # fmt: skip
     for name, rate in (
         ("ttft-ms", request.ttft_ms),
@@ -356,7 +366,7 @@ def _pool(
                 flag="--cluster",
             )
         )
-    if gpus is None or gpus <= 0:
+    if gpus is None or not 0 < gpus <= MAX_GPUS:
         return None
     if not _tiles(gpus, node, found, flag):
         return None
@@ -456,11 +466,26 @@ def _speculation(request: Request, model: ModelSpec) -> Speculation | None:
                 where="--mtp",
             )
         )
+    if request.mtp > MAX_DRAFT_TOKENS:
+        issues.append(
+            Issue(
+                code="mtp.too-many",
+                what=f"--mtp {request.mtp}",
+                why=f"more than {MAX_DRAFT_TOKENS} drafted tokens per step never pay and are not modelled",
+                fix="give --mtp 1 to 3",
+                where="--mtp",
+            )
+        )
     if request.mtp_acceptance is None or not 0.0 < request.mtp_acceptance <= 1.0:
         issues.append(
             Issue(
                 code="mtp.acceptance",
-                what=f"--mtp {request.mtp} with acceptance {request.mtp_acceptance}",
+                what=f"--mtp {request.mtp} with "
+                + (
+                    "no acceptance"
+                    if request.mtp_acceptance is None
+                    else f"acceptance {request.mtp_acceptance:g}"
+                ),
                 why="the gain depends on how often a drafted token is accepted, which only your traffic can tell",
                 fix="give --mtp-acceptance from 0 to 1 (vLLM logs it; published runs see 0.6 to 0.9 for the first token)",
                 where="--mtp-acceptance",

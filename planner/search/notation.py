@@ -1,6 +1,7 @@
 """The short notation of a role: ``2x(tp1,dp8,ep,deepep-ht,dbo,eplb+32,kv=fp8,tokens=16384,seqs=64)``.
 
-Only widths are needed; everything else has a default that is the same as the search's.
+Only widths are needed; everything else has a default that is the same as the search's. Expert parallel is on where there
+are several DP ranks, off in plain tensor parallel, as in the labels of plans: a label means the plan it was printed for.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def parse_role(
         raise InputError(_bad(text, f"not understood: {named}", flag))
     gpus = widths["tp"] * widths["dp"]
     if expert_parallel is None:
-        expert_parallel = model.moe is not None and gpus > 1
+        expert_parallel = model.moe is not None and widths["dp"] > 1
     if claimed_ep is not None and claimed_ep not in (1, gpus):
         raise InputError(
             _bad(text, f"EP is not a free width: with expert parallel on it is TP x DP = {gpus}", flag)

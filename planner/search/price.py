@@ -11,7 +11,7 @@ from planner.catalog.hardware import load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
 from planner.domain.deployment import DeploymentPlan, Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
-from planner.domain.errors import Issue, NotFeasibleError
+from planner.domain.errors import InputError, Issue, NotFeasibleError
 from planner.domain.evaluation import Evaluation
 from planner.domain.hardware import Pool
 from planner.domain.legality import check_plan
@@ -25,6 +25,21 @@ from planner.search.plans import default_router, max_model_len
 from planner.search.solve import make_pricer
 
 DEFAULT_PER_RANK = 32  # requests per decode rank when no load is given
+MAX_CONCURRENCY = 100_000_000
+
+
+def check_concurrency(concurrency: int | None) -> None:
+    """Raises InputError ``concurrency.range`` for a load that no deployment can have."""
+    if concurrency is not None and not 0 < concurrency <= MAX_CONCURRENCY:
+        raise InputError(
+            Issue(
+                code="concurrency.range",
+                what=f"--concurrency {concurrency}",
+                why="it is the number of requests in flight over the whole plan",
+                fix=f"give a number from 1 to {MAX_CONCURRENCY:,}, or leave it out",
+                where="--concurrency",
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,7 @@ def price_plan(
     plan: DeploymentPlan, *, concurrency: int | None, profiles: Path | None, usd: float | None
 ) -> Priced:
     """Price a saved plan with the catalogue's profiles, at its own or another concurrency."""
+    check_concurrency(concurrency)
     if concurrency is not None:
         plan = replace(plan, concurrency=concurrency)
     model = load_model(plan.model, overlay=profiles)
@@ -95,6 +111,7 @@ def describe(
     concurrency: int | None,
 ) -> tuple[DeploymentPlan, PlanningProblem, EngineProfile]:
     """The plan in the short notation, with the problem it belongs to; nothing is checked for legality."""
+    check_concurrency(concurrency)
     if request.gpus is None and request.prefill_gpus is None:
         # the widths say how many GPUs there are: parse once on a stand-in pool of one node
         request = _with_gpus(request, [t for t in (aggregated, prefill, decode) if t is not None])

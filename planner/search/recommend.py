@@ -76,6 +76,7 @@ def _counts(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> SpaceC
         reachable=sum(len(s.points) for s in solution.strategies),
         meeting_slo=int(sum(m.sum() for m in ok.values())),
         exclusions=exclusions,
+        sampled=any(s.sampled for s in solution.strategies),
     )
 
 

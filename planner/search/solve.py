@@ -41,6 +41,7 @@ class StrategyPoints:
     priced: int
     first: tuple[RolePlan, ...]
     second: tuple[RolePlan, ...]
+    sampled: bool = False  # the group counts of a very large pool were sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +198,7 @@ def _disaggregated(
     chosen_p = tuple(prefill_space.candidates[i] for i in kept_p)
     chosen_d = tuple(decode_space.candidates[i] for i in kept_d)
     pairing = _pairing(problem, tuple(c.role for c in chosen_p), tuple(c.role for c in chosen_d), excluded)
-    points, priced = disaggregated_plan_points(
+    points, priced, sampled = disaggregated_plan_points(
         _stack(chosen_p, problem.prefill_pool, engine, pricer),
         _stack(chosen_d, problem.decode_pool, engine, pricer),
         problem.workload,
@@ -210,6 +211,7 @@ def _disaggregated(
         priced=priced,
         first=tuple(c.role for c in chosen_p),
         second=tuple(c.role for c in chosen_d),
+        sampled=sampled,
     )
 
 

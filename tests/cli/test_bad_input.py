@@ -74,6 +74,30 @@ CASES = {
         "notation.role",
         "dq8",
     ),
+    "more gpus than a plan covers": (
+        (*R1, "--gpu", "h200-sxm", "--gpus", "800000000000"),
+        2,
+        "gpus.too-many",
+        "at most 10,000",
+    ),
+    "endless drafts": (
+        (*R1, *H200, "--mtp", "1000000", "--mtp-acceptance", "0.8"),
+        2,
+        "mtp.too-many",
+        "--mtp 1 to 3",
+    ),
+    "no requests in flight": (
+        ("estimate", "--recipe", "deepseek-r1-h200x32", "--aggregated", "4x(tp8)", "--concurrency", "0"),
+        2,
+        "concurrency.range",
+        "from 1 to",
+    ),
+    "endless concurrency": (
+        ("estimate", "--recipe", "deepseek-r1-h200x32", "--aggregated", "4x(tp8)", "--concurrency", "9" * 23),
+        2,
+        "concurrency.range",
+        "from 1 to",
+    ),
 }
 
 
@@ -97,6 +121,12 @@ def test_several_mistakes_are_named_at_once(planner_cli) -> None:
     done = planner_cli("recommend", "--model", "nope", "--gpu", "h2oo", "--gpus", "-1", "--isl", "0")
     for code in ("model.unknown", "gpu.unknown", "gpus.not-positive", "isl.not-positive"):
         assert code in done.stderr
+
+
+def test_one_cause_is_said_once(planner_cli) -> None:
+    done = planner_cli("recommend", *R1[1:], *H200, *TRAFFIC, "--profiles", "/nonexistent-folder")
+    assert done.returncode == 2
+    assert done.stderr.count("error[profiles.overlay_missing]") == 1
 
 
 def test_config_json_with_missing_keys_names_them(tmp_path: Path, planner_cli) -> None:
