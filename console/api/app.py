@@ -21,6 +21,7 @@ from console.api.following import Following
 from console.api.guard import Guard
 from console.api.redact import RedactingFilter, Redactor
 from console.api.routes import (
+    apply,
     cluster,
     events,
     frontier,
@@ -134,6 +135,6 @@ def create_app(
     failures.install(app, redactor)
     app.include_router(login.router)
     app.include_router(pages.router)
-    for module in (frontier, plans, problems, studies, simulation, measurements, cluster, events):
+    for module in (frontier, plans, problems, studies, simulation, measurements, cluster, apply, events):
         app.include_router(module.router)
     return Guard(app, hosts=settings.hosts, cookie=settings.cookie, keeper=keeper)

@@ -38,6 +38,7 @@ class Serving:
     open_browser: bool
     cluster: Opening | None
     in_cluster: bool
+    allow_apply: bool = False
 
 
 def run(serving: Serving, *, say: Callable[[str], None]) -> None:
@@ -52,6 +53,7 @@ def run(serving: Serving, *, say: Callable[[str], None]) -> None:
         profiles=serving.profiles,
         secure_cookie=serving.behind_tls,
         in_cluster=serving.in_cluster,
+        allow_apply=serving.allow_apply,
         cluster=None if serving.cluster is None else partial(make_source, serving.cluster),
     )
     if serving.in_cluster:

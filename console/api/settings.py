@@ -43,6 +43,7 @@ class Settings:
     profiles: Path | None = None
     store: URL | None = None
     uploads: Path = field(default_factory=_uploads)
+    allow_apply: bool = False
     in_cluster: bool = False
     secure_cookie: bool = False
     cluster: Callable[[], ClusterSource] | None = None

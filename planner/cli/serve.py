@@ -52,6 +52,9 @@ def serve(
         str | None,
         typer.Option("--prometheus", help="Address of a Prometheus server that scrapes the engines."),
     ] = None,
+    allow_apply: Annotated[
+        bool, typer.Option("--allow-apply", help="Let a reviewed plan be applied from the cluster page.")
+    ] = False,
     in_cluster: Annotated[
         bool,
         typer.Option("--in-cluster", help="Run in a pod: viewers log in with their own Kubernetes token."),
@@ -71,6 +74,16 @@ def serve(
     if manifests:
         _print_manifests(namespace, image, allow_host)
         return
+    if allow_apply and (in_cluster or replay is not None):
+        raise InputError(
+            Issue(
+                code="serve.allow-apply",
+                what="--allow-apply in a pod or on a recording",
+                why="changes are made with your own kubeconfig only",
+                fix="run it on your own machine with --cluster --allow-apply",
+                where="--allow-apply",
+            )
+        )
     if in_cluster and not allow_host:
         raise InputError(_needs_host("--in-cluster"))
     if host not in LOOPBACK and not (behind_tls or in_cluster):
@@ -101,6 +114,7 @@ def serve(
             open_browser=open_browser,
             cluster=opening if followed else None,
             in_cluster=in_cluster,
+            allow_apply=allow_apply,
         ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )

@@ -56,17 +56,31 @@ async def started(app: Any) -> AsyncIterator[None]:
         yield
 
 
-def make_console(folder: Path, **changes: Any) -> Iterator[Console]:
+def make_console(
+    folder: Path,
+    *,
+    before: Callable[[], Any] | None = None,
+    ready: Callable[[Any], object] | None = None,
+    **changes: Any,
+) -> Iterator[Console]:
+    """A started console; `before` gives an asynchronous context that is entered first, `ready` is told what it gave."""
     settings = Settings(
         store=URL.create("sqlite", database=str(folder / "store.db")), uploads=folder / "uploads", **changes
     )
     access = Access(user="tester")
     app = create_app(settings, access=access)
     loop = asyncio.new_event_loop()
+    outer = before() if before is not None else None
+    if outer is not None:
+        given = loop.run_until_complete(outer.__aenter__())
+        if ready is not None:
+            ready(given)
     context = started(app)
     loop.run_until_complete(context.__aenter__())
     try:
         yield Console(app, access, settings, loop)
     finally:
         loop.run_until_complete(context.__aexit__(None, None, None))
+        if outer is not None:
+            loop.run_until_complete(outer.__aexit__(None, None, None))
         loop.close()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -16,11 +17,16 @@ from console.api.queries import State
 from console.api.redact import HIDDEN
 from console.api.state import ConsoleState, viewer_of
 from console.api.wire import Wire, finite
+from console.cluster.api import Api
 from console.cluster.drift import FieldChange
 from console.cluster.state import Snapshot, Trust
 from console.views.cluster import ClusterOverview, RankRow, overview
 from planner.domain.errors import Issue as DomainIssue
 from planner.domain.errors import MissingDataError
+
+if TYPE_CHECKING:
+    from console.views.cluster_drift import DriftReport
+    from planner.export.values import Table
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
 EVENTS_SHOWN = 60
@@ -163,6 +169,8 @@ class DriftOut(Wire):
     name: str
     namespace: str
     drifted: bool
+    seen: str
+    may_apply: bool
     objects: tuple[ObjectDriftOut, ...]
     arguments: tuple[ArgumentDriftOut, ...]
     notes: tuple[str, ...]
@@ -289,9 +297,19 @@ def _metrics(view: ClusterOverview) -> str:
     return f"{m.targets} ranks' metrics through {m.way} every {m.period_s:.0f} s, {m.took_s:.1f} s a round{failed}"
 
 
-@router.get("/cluster/drift")
-async def drift(state: State, request: Request, query: Annotated[DeployedQuery, Query()]) -> DriftOut:
-    """A plan's manifests and flags against what runs, by server-side dry run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A plan against the cluster. `seen` identifies the difference, so that what is applied is what was reviewed."""
+
+    api: Api
+    report: DriftReport
+    manifests: tuple[Table, ...]
+    subject: str
+    seen: str
+
+
+async def compared(state: ConsoleState, request: Request, query: DeployedQuery) -> Compared:
+    """Ask the API server what applying the plan would change; nothing is changed."""
     from console.views.cluster_drift import drift_report
     from planner.export.naming import slug
     from planner.export.options import Target
@@ -311,14 +329,27 @@ async def drift(state: State, request: Request, query: Annotated[DeployedQuery, 
     made = await state.answers.run(
         partial(export_of, meant.plan, Target.LLM_D, profiles=state.settings.profiles)
     )
+    manifests = tuple(m.plain() for m in made.manifests)
+    title = query.name or slug(meant.plan.name)
     report = await drift_report(
-        api, snapshot, [m.plain() for m in made.manifests], name=query.name or slug(meant.plan.name),
-        namespace=snapshot.identity.namespace or "default",
-    )  # fmt: skip
+        api, snapshot, manifests, name=title, namespace=snapshot.identity.namespace or "default"
+    )
+    seen = hashlib.sha256(repr((report.objects, manifests)).encode()).hexdigest()
+    subject = f"{snapshot.identity.context}/{report.namespace}/{title}"
+    return Compared(api=api, report=report, manifests=manifests, subject=subject, seen=seen)
+
+
+@router.get("/cluster/drift")
+async def drift(state: State, request: Request, query: Annotated[DeployedQuery, Query()]) -> DriftOut:
+    """A plan's manifests and flags against what runs, by server-side dry run."""
+    found = await compared(state, request, query)
+    report = found.report
     return DriftOut(
         name=report.name,
         namespace=report.namespace,
         drifted=report.drifted,
+        seen=found.seen,
+        may_apply=state.settings.allow_apply,
         objects=tuple(
             ObjectDriftOut(
                 kind=o.kind, name=o.name, state=o.state.value, why=o.why,

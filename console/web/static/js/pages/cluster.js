@@ -1,6 +1,6 @@
 // The cluster, live: roles, a heat map of ranks, what blocks, events, and a plan against it.
 import { $, field, fill, h, say, select } from "../dom.js";
-import { get, live, problem, showProblem } from "../api.js";
+import { get, live, post, problem, showProblem } from "../api.js";
 import { shell } from "../shell.js";
 import { figure } from "../table.js";
 import { read, write } from "../url.js";
@@ -107,13 +107,27 @@ async function planAgainst() {
   const name = h("input", { size: 20, placeholder: "the plan's own name" });
   const ask = (path, draw) => async () => {
     fill(result, "Asking…");
-    try { fill(result, draw(await get(path, { saved: chosen.value, name: name.value }))); } catch (error) { fill(result, problem(error)); }
+    try { fill(result, draw(await get(path, { saved: chosen.value, name: name.value }), { plan: { saved: chosen.value }, name: name.value })); } catch (error) { fill(result, problem(error)); }
   };
   place.plan.append(h("div", { class: "row" }, field("plan", chosen), field("deployed as", name), h("button", { type: "button", onclick: ask("/cluster/drift", drift) }, "Drift"), h("button", { type: "button", onclick: ask("/cluster/residuals", residuals) }, "Predicted against actual")), result);
 }
 
-function drift(d) {
-  return h("div", {}, h("p", {}, h("span", { class: `tag ${d.drifted ? "warn" : "good"}` }, d.drifted ? "✗ differs" : "✓ in sync"), ` ${d.name} in ${d.namespace}`), d.notes.map((n) => h("p", { class: "muted" }, n)),
+function applyForm(d, asked) {
+  const typed = h("input", { size: 20, autocomplete: "off" });
+  const result = h("div", { role: "status" });
+  const button = h("button", { class: "primary" }, "Apply");
+  return h("form", { class: "notice", onsubmit: async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const made = await post("/cluster/apply", { ...asked, namespace: typed.value, seen: d.seen });
+      fill(result, h("p", {}, h("span", { class: `tag ${made.applied ? "good" : "bad"}` }, made.applied ? "✓ applied" : "✗ refused")), h("ul", {}, made.objects.map((o) => h("li", {}, `${o.kind}/${o.name}: ${o.outcome} ${o.why}`))));
+    } catch (error) { fill(result, problem(error)); button.disabled = false; }
+  } }, h("p", {}, `Applies the objects that differ, server-side, after a rehearsal of all of them. Nothing is deleted. Type the namespace to confirm: ${d.namespace}`), h("div", { class: "row" }, field("namespace", typed), button), result);
+}
+
+function drift(d, asked) {
+  return h("div", {}, h("p", {}, h("span", { class: `tag ${d.drifted ? "warn" : "good"}` }, d.drifted ? "✗ differs" : "✓ in sync"), ` ${d.name} in ${d.namespace}`), d.may_apply && d.objects.some((o) => o.state !== "same") ? applyForm(d, asked) : null, d.notes.map((n) => h("p", { class: "muted" }, n)),
     h("table", {}, h("caption", {}, "objects"), h("thead", {}, h("tr", {}, ["object", "state", "differences: live → planned"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, d.objects.map((o) => h("tr", {}, h("th", { scope: "row" }, `${o.kind}/${o.name}`), h("td", {}, o.state), h("td", {}, o.why, o.changes.map(([path, live, planned]) => h("div", {}, h("code", {}, `${path}: ${live ?? "absent"} → ${planned ?? "absent"}`)))))))),
     d.arguments.length ? h("table", {}, h("caption", {}, "engine flags of running pods"), h("thead", {}, h("tr", {}, ["role", "flag", "planned", "running", "pods"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, d.arguments.map((a) => h("tr", {}, h("td", {}, a.role), h("td", {}, h("code", {}, a.flag)), h("td", {}, a.planned ?? "–"), h("td", {}, a.running ?? "–"), h("td", { class: "number" }, a.pods))))) : null);
 }
