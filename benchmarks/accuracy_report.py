@@ -187,6 +187,8 @@ METHOD = """1. Step time from operator curves, memory, closed-loop equations (do
 4. Interval half-widths are conformal quantiles of left-out residuals by closeness to the remaining rows, per metric and
    phase: `profiles/calibration/intervals.json`. Plans take the width of the farthest bin.
 
+The simulator's accuracy on the same rows, per load, beside the analytic level's: [simulation.md](simulation.md#accuracy).
+
 InferenceX data: SemiAnalysis InferenceX (Apache-2.0)."""
 
 

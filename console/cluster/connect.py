@@ -210,7 +210,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"the name {error.host} cannot be resolved"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or "connection failed"
+        # asyncio puts the address into strerror; the number says it in words
+        number = error.os_error.errno
+        return os.strerror(number).lower() if number else error.os_error.strerror or "connection failed"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):

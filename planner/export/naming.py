@@ -14,6 +14,7 @@ PREFIX = "wideplan"
 PLAN_ANNOTATION = f"{PREFIX}/plan"
 VERSION_ANNOTATION = f"{PREFIX}/created-by"
 _DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DNS1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def slug(text: str) -> str:
@@ -26,6 +27,20 @@ def label_value(text: str) -> str:
     """The last part of a model id as a label value: at most 63 characters of [A-Za-z0-9._-]."""
     out = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1])[:63]
     return out.strip("-._") or "model"
+
+
+def check_namespace(name: str) -> None:
+    """Raise InputError ``export.namespace_invalid`` unless `name` can be a namespace (DNS-1123 label)."""
+    if len(name) > 63 or not _DNS1123.fullmatch(name):
+        raise InputError(
+            Issue(
+                code="export.namespace_invalid",
+                what=f"namespace '{name}'",
+                why="a namespace has at most 63 characters: lower-case letters, digits and '-'",
+                fix="--namespace with the name of the namespace",
+                where="--namespace",
+            )
+        )
 
 
 def check_name(name: str, *, limit: int, rule: str) -> str:

@@ -17,7 +17,7 @@ from planner.export.environment import DEEPEP_NVSHMEM, nvlink_multinode
 from planner.export.epp import router_objects
 from planner.export.intent import encode
 from planner.export.layout import Balancing, RoleLayout, lay_out
-from planner.export.naming import PLAN_ANNOTATION, VERSION_ANNOTATION, slug
+from planner.export.naming import PLAN_ANNOTATION, VERSION_ANNOTATION, check_namespace, slug
 from planner.export.objects import Manifest
 from planner.export.options import ExportOptions, RoleHardware, RouterForm, SourceKind
 from planner.export.placement import role_label
@@ -108,6 +108,8 @@ def prepare(
 ) -> Prepared:
     """Check `plan` against its profiles and make every choice that the objects share."""
     check_plan(plan, model, hardware)
+    if options.namespace is not None:
+        check_namespace(options.namespace)
     name = options.name or slug(plan.name)
     disaggregated = plan.strategy is Strategy.DISAGGREGATED
     layouts = {

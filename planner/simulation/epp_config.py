@@ -76,16 +76,18 @@ def read_epp_config(path: Path) -> RouterFile:
             )
         )
     issues += [i for i in check_policy(policy) if i.code != "router.plugin"]
+    timing = _timing(document, plugins, issues)
     if issues:
         raise InputError(*issues)
-    return RouterFile(policy, _timing(plugins))
+    return RouterFile(policy, timing)
 
 
 def _from_config_map(path: Path, data: Mapping[str, Any]) -> RouterFile:
     """A ConfigMap holds the file under some key: read the first that is an EndpointPickerConfig."""
     import tempfile
 
-    for text in (data.get("data") or {}).values():
+    held = data.get("data")
+    for text in held.values() if isinstance(held, Mapping) else ():
         if "EndpointPickerConfig" in str(text):
             with tempfile.TemporaryDirectory() as folder:
                 inner = Path(folder) / path.name
@@ -134,6 +136,19 @@ def _plugins(
                     where=document.where(("plugins", i)),
                 )
             )
+        parameters = row.get("parameters")
+        if parameters is not None and not isinstance(parameters, Mapping):
+            issues.append(
+                Issue(
+                    code="router.parameter",
+                    what=f"parameters of '{name}' are not a mapping",
+                    why="each parameter has a name and a value",
+                    fix="write parameters: {NAME: VALUE}",
+                    where=document.where(("plugins", i, "parameters")),
+                )
+            )
+            out[name] = {**row, "parameters": {}}
+            continue
         out[name] = row
     return out
 
@@ -162,6 +177,17 @@ def _profile(
         kind = str(plugin.get("type"))
         if kind in PLUGINS or kind == "latency-scorer":
             weight = row.get("weight", 1.0)
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                issues.append(
+                    Issue(
+                        code="router.weights",
+                        what=f"weight '{weight}' of {reference}",
+                        why="a weight is a number",
+                        fix="give a weight of 0 or more",
+                        where=document.name,
+                    )
+                )
+                weight = 1.0
             parameters = plugin.get("parameters") or {}
             out.append(Scorer(type=kind, weight=float(weight), parameters=dict(parameters)))
     return tuple(out)
@@ -175,15 +201,32 @@ def _decider(plugins: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, i
     return "always-disagg-pd-decider", {}
 
 
-def _timing(plugins: Mapping[str, Mapping[str, Any]]) -> RouterTiming:
+def _timing(
+    document: Document, plugins: Mapping[str, Mapping[str, Any]], issues: list[Issue]
+) -> RouterTiming:
+    def whole(parameters: Mapping[str, Any], name: str, default: int) -> int:
+        value = parameters.get(name, default)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        issues.append(
+            Issue(
+                code="router.parameter",
+                what=f"{name} '{value}' of {APPROXIMATE}",
+                why="it is a positive whole number",
+                fix=f"e.g. {name}: {default}",
+                where=document.name,
+            )
+        )
+        return default
+
     for plugin in plugins.values():
         parameters = plugin.get("parameters") or {}
         if plugin.get("type") == PRECISE:
             return RouterTiming(precise_index=True)
         if plugin.get("type") == APPROXIMATE:
             return RouterTiming(
-                index_block_tokens=max(int(parameters.get("blockSizeTokens", MINIMUM_BLOCK)), MINIMUM_BLOCK),
-                index_blocks_per_server=int(parameters.get("lruCapacityPerServer", 31250)),
-                index_max_tokens=int(parameters.get("maxPrefixTokensToMatch", 131072)),
+                index_block_tokens=max(whole(parameters, "blockSizeTokens", MINIMUM_BLOCK), MINIMUM_BLOCK),
+                index_blocks_per_server=whole(parameters, "lruCapacityPerServer", 31250),
+                index_max_tokens=whole(parameters, "maxPrefixTokensToMatch", 131072),
             )
     return RouterTiming()

@@ -271,6 +271,11 @@ def two_cache_types(o: Objects) -> None:
     edit(o, "--kv-cache-dtype auto", "--kv-cache-dtype fp8")
 
 
+@fault("S06")
+def prefill_blocks_larger_than_decode_blocks(o: Objects) -> None:
+    edit(o, "--block-size 64", "--block-size 128", "prefill")
+
+
 @fault("S07")
 def limits_left_out(o: Objects) -> None:
     edit(o, "  --max-num-seqs 256 \\\n", "")

@@ -27,6 +27,7 @@ def pd(
 CASES: dict[str, tuple[Callable[[], object], str]] = {
     "another vendor's provider": (lambda: example_a().render(provider="amd"), "export.provider_gpu"),
     "a provider without this GPU": (lambda: example_a().render(provider="gke-a4"), "export.provider_gpu"),
+    "namespace with capitals": (lambda: example_a().render(namespace="Bad_NS"), "export.namespace_invalid"),
     "unknown provider": (lambda: example_a().render(provider="corewave"), "export.provider_unknown"),
     "unknown dialect": (lambda: example_a().render(dialect="llm-d-1"), "export.dialect_unknown"),
     "set name of 41": (lambda: example_a().called("a" * 41).render(), "export.name_too_long"),

@@ -162,6 +162,7 @@ def test_bad_policies_are_refused_by_name(policy: RouterPolicy, code: str) -> No
     assert code in {i.code for i in caught.value.issues}
 
 
+FIRST = "- type: disagg-profile-handler"
 CONFIG = """
 apiVersion: llm-d.ai/v1
 kind: EndpointPickerConfig
@@ -208,6 +209,14 @@ def test_reads_an_endpoint_picker_config(tmp_path: Path) -> None:
         ("type: active-request-scorer", "type: active-requests-scorer", "router.plugin"),
         ("pluginRef: warm", "pluginRef: worm", "router.reference"),
         ("matchLengthWeight: 0.2", "matchLenWeight: 0.2", "router.parameter"),
+        ("weight: 2}", "weight: heavy}", "router.weights"),
+        (
+            FIRST,
+            "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: big}}\n" + FIRST,
+            "router.parameter",
+        ),
+        (FIRST, "- {type: queue-scorer, parameters: 5}\n" + FIRST, "router.parameter"),
+        ("kind: EndpointPickerConfig", "kind: ConfigMap\ndata: [1]", "router.file"),
         ("kind: EndpointPickerConfig", "kind: Deployment", "router.file"),
         ("kind: EndpointPickerConfig", "kind: [", "file.malformed"),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from planner.export.lint.core import ERROR, WARNING, Hit, Scene, rule
 from planner.export.lint.engine import pod_path, served_model
+from planner.export.values import number
 from planner.export.view import EngineView
 
 # Families whose cache is one latent that TP cannot shard, for manifests whose model is not in the catalogue.
@@ -75,8 +76,8 @@ def side_channel(scene: Scene) -> Iterator[Hit]:
     "S06",
     ERROR,
     "prefill and decode would refuse each other",
-    why="the NIXL handshake compares engine, model, KV dtype, hybrid cache manager and drafter",
-    fix="give both roles the same image, model, KV dtype and speculative method",
+    why="the NIXL handshake compares engine, model, KV dtype, hybrid cache manager, drafter and block sizes",
+    fix="give both roles the same image, model, KV dtype, speculative method and block size",
     source="vLLM nixl_connector_compatibility",
 )
 def handshake(scene: Scene) -> Iterator[Hit]:
@@ -102,6 +103,10 @@ def handshake(scene: Scene) -> Iterator[Hit]:
                 yield Hit(
                     d.document, pod_path(d), f"{what}: prefill {left or 'none'}, decode {right or 'none'}"
                 )
+        ours, theirs = (number(e.command.text("block-size")) for e in (p, d))
+        if ours is not None and theirs is not None and ours > theirs:
+            # NIXL splits a decode block into prefill blocks, never the other way
+            yield Hit(d.document, pod_path(d), f"block-size: prefill {ours} is larger than decode {theirs}")
 
 
 def _drafter(engine: EngineView) -> str:
