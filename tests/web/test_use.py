@@ -108,7 +108,7 @@ def test_pointing_shows_a_card_and_clicking_pins(opened: Any) -> None:
     page.wait_for_timeout(400)
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.get_by_role("heading", name="Compare (1)")).to_be_visible()
-    expect(page.locator(".side article h3")).not_to_be_empty()
+    expect(page.locator(".side article h2")).not_to_be_empty()
 
 
 def test_charts_cannot_be_sent_anywhere(opened: Any) -> None:
