@@ -62,21 +62,21 @@ def save_plan(plan: DeploymentPlan, path: Path) -> None:
         raise InputError(_unwritable(path, e.strerror or str(e))) from None
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, *, flag: str = "--save") -> None:
     """Raise InputError ``save.unwritable`` when `path` cannot be written; to be called before long work.
 
     Leaves no file behind.
     """
     if path.is_dir():
-        raise InputError(_unwritable(path, "it is a folder"))
+        raise InputError(_unwritable(path, "it is a folder", flag))
     if path.exists() and not os.access(path, os.W_OK):
-        raise InputError(_unwritable(path, "the file is read-only"))
+        raise InputError(_unwritable(path, "the file is read-only", flag))
     if path.exists() and not path.is_file():
         return
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.resolve().parent)
     except OSError as e:
-        raise InputError(_unwritable(path, e.strerror or str(e))) from None
+        raise InputError(_unwritable(path, e.strerror or str(e), flag)) from None
     os.close(handle)
     Path(name).unlink()
 
@@ -195,11 +195,11 @@ def _mode_of(target: Path) -> int:
     return 0o666 & ~mask
 
 
-def _unwritable(path: Path, why: str) -> Issue:
+def _unwritable(path: Path, why: str, flag: str = "--save") -> Issue:
     return Issue(
         code="save.unwritable",
         what=f"cannot write {path}",
         why=why,
         fix="name a file in a folder that exists and is writable",
-        where="--save",
+        where=flag,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -100,6 +103,8 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a PlannerError becomes a message and its exit code."""
     args = sys.argv[1:] if arguments is None else arguments
+    if sys.stdout is None:  # started with stdout closed: there is no one to read the result
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives on
     wanted = next((a for a in args if not a.startswith("-")), None)
     try:
         if wanted is not None and wanted not in COMMANDS:
@@ -119,6 +124,26 @@ def main(arguments: list[str] | None = None) -> None:
         # the reader of a pipe left (``planner export … | head``): not an error of ours
         sys.stderr.close()
         sys.exit(int(ExitCode.OK))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        print_error(
+            InputError(
+                Issue(
+                    code="output.failed",
+                    what="the result could not be written",
+                    why=error.strerror or str(error),
+                    fix="free some space, or send the output somewhere else",
+                )
+            )
+        )
+        _drop_output()
+        sys.exit(int(ExitCode.USAGE))
+
+
+def _drop_output() -> None:
+    """Point stdout at nothing, so that what is still buffered does not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

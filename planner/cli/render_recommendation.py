@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.cli.output import WIDTH, print_lines, print_table, stdout
+from planner.cli.output import print_lines, print_table, stdout
 from planner.domain.deployment import Strategy
 from planner.domain.evaluation import Evaluation
 from planner.domain.provenance import Estimate
@@ -72,7 +72,10 @@ def _frontier(r: Recommendation) -> None:
 
     plotext.clear_figure()
     plotext.theme("clear")
-    plotext.plotsize(WIDTH, PLOT_HEIGHT)
+    plotext.limitsize(
+        False, False
+    )  # else the COLUMNS of the caller's shell change the bytes written to a file
+    plotext.plotsize(stdout().width, PLOT_HEIGHT)
     for strategy, marker in ((Strategy.AGGREGATED, "a"), (Strategy.DISAGGREGATED, "d")):
         points = [p for p in r.frontier if p.strategy is strategy]
         if points:

@@ -33,6 +33,10 @@ def validate(
     from planner.measurements.predictions import predict_points
     from planner.measurements.validation import validate as score
 
+    if html is not None:
+        from planner.catalog.plans import check_writable
+
+        check_writable(html, flag="--html")
     answers = predict_points(read_points(file), profiles=profiles, calibrated=calibration)
     result = score(answers)
     if html is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,8 +140,8 @@ _GPUS: Final = {
 def read_points(path: Path) -> PointsFile:
     """Read a CSV of measured points.
 
-    Raises `InputError` naming the lines when the file is not such a CSV: missing columns, broken rows, values that are
-    no numbers where only numbers make sense. Rows that are well formed but cannot be priced come back as refused.
+    Raises `InputError` naming the lines when the file is not such a CSV: missing columns, rows with too few or too many
+    fields. Rows that cannot be priced come back as refused, each with its reason, so that one bad row costs one row.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
@@ -163,7 +164,7 @@ def read_points(path: Path) -> PointsFile:
                     )
                     continue
                 row = {k.strip(): v.strip() for k, v in record.items() if k is not None}
-                rows.append(_row(row, line, path, issues))
+                rows.append(_row(row, line))
     except OSError as error:
         raise InputError(
             Issue(
@@ -213,7 +214,7 @@ def _check_header(header: list[str], path: Path) -> None:
         )
 
 
-def _row(row: Mapping[str, str], line: int, path: Path, issues: list[Issue]) -> Point | RefusedPoint:
+def _row(row: Mapping[str, str], line: int) -> Point | RefusedPoint:
     identity = row.get("id") or f"line-{line}"
     measured = _measured(row)
     notes = row.get("notes", "")
@@ -225,14 +226,8 @@ def _row(row: Mapping[str, str], line: int, path: Path, issues: list[Issue]) -> 
     for name in ("isl", "osl", "concurrency", "total_gpus", "decode_tp", "decode_dp", "decode_ep"):
         value = row.get(name, "")
         if value and number(value) is None and not _prose(value):
-            issues.append(
-                Issue(
-                    code="points.not_a_number",
-                    what=f"{name} is '{value}'",
-                    why="it must be a positive number, a range such as 1000-2000, or blank",
-                    fix="correct the value",
-                    where=f"{path}:{line}",
-                )
+            return refuse(
+                "point.number", f"{name} is '{value[:40]}', not a positive number, a range or blank"
             )
     try:
         mode = PointMode(row.get("mode", ""))
@@ -361,4 +356,4 @@ def number(text: str) -> float | None:
     if plain is None:
         return None
     value = float(plain[1]) * (1000.0 if plain[2] else 1.0)
-    return value if value > 0 else None
+    return value if 0.0 < value < math.inf else None

@@ -15,7 +15,14 @@ from planner.domain.deployment import Role, RolePlan
 from planner.domain.provenance import Provenance
 from planner.domain.workload import Workload
 from planner.measurements.points import Metric, Point, PointConfig, PointMode
-from planner.measurements.subjects import CannotPriceError, Subject, role_of, subject_of, with_tuned_buffers
+from planner.measurements.subjects import (
+    CannotPriceError,
+    Subject,
+    check_context,
+    role_of,
+    subject_of,
+    with_tuned_buffers,
+)
 from planner.measurements.widths import Widths
 from planner.perf.calibration import CellFactors, FactorPack, apply_factors, cell_of, checkpoint_of
 from planner.perf.components import Components
@@ -158,6 +165,7 @@ class PointPricer:
 
     def _build(self, config: PointConfig) -> Prepared:
         subject, components = self._subject(config)
+        check_context(config, subject.model)
         workload = Workload(
             isl=config.isl, osl=config.osl, prefix_hit=config.prefix_hit, length_cv=config.length_cv
         )

@@ -53,6 +53,11 @@ _FORMATS: Final = {
 }
 
 
+LONGEST_STRETCH: Final = (
+    4.0  # sources stretch positions (YaRN factors up to 4); beyond that the length is a mistake
+)
+
+
 class CannotPriceError(Exception):
     """Internal: a row's names cannot be turned into something priceable."""
 
@@ -84,6 +89,15 @@ def subject_of(config: PointConfig, *, profiles: Path | None) -> Subject:
     amd = gpu.vendor is Vendor.AMD
     model = replace(model, quantization=_formats(model, config.quantization, amd=amd))
     return Subject(model=model, pool=Pool(gpu=gpu, fabric=fabric, node=node, gpus=4096), engine=engine)
+
+
+def check_context(config: PointConfig, model: ModelSpec) -> None:
+    """Raises `CannotPriceError` for requests that no serving of `model` can take."""
+    if config.isl + config.osl > LONGEST_STRETCH * model.max_position:
+        raise CannotPriceError(
+            "point.context",
+            f"{config.isl} + {config.osl} tokens; {model.id} handles {model.max_position} per request",
+        )
 
 
 def _model(name: str, profiles: Path | None) -> ModelSpec:

@@ -151,12 +151,14 @@ def test_rows_that_cannot_be_priced_say_why(tmp_path: Path, changes: dict[str, s
     assert row.reason
 
 
-def test_bad_files_are_refused_with_their_lines(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.csv", PLAIN, PLAIN | {"concurrency": "@@"}, PLAIN | {"osl": "#"})
-    with pytest.raises(InputError) as caught:
-        read_points(path)
-    assert [i.where for i in caught.value.issues] == [f"{path}:3", f"{path}:4"]
-    assert {i.code for i in caught.value.issues} == {"points.not_a_number"}
+@pytest.mark.parametrize("text", ["@@", "nan", "-3", "0", "1e999"])
+def test_one_bad_number_costs_one_row(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "p.csv", PLAIN, PLAIN | {"concurrency": text}, PLAIN)
+    rows = read_points(path).rows
+    assert [type(r).__name__ for r in rows] == ["Point", "RefusedPoint", "Point"]
+    assert rows[1].line == 3
+    assert rows[1].code == "point.number"
+    assert text in rows[1].reason
 
 
 def test_missing_columns_and_short_rows(tmp_path: Path) -> None:
