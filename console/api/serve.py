@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import socket
 import webbrowser
 from collections.abc import Callable
@@ -87,7 +88,13 @@ def _serve(app: Guard, listener: socket.socket) -> None:
         limit_concurrency=1000,
         lifespan="on",
     )
+    # uvicorn raises the signal that ended it again: it must not end us before the token file is gone
+    signal.signal(signal.SIGTERM, _leave)
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(0)
 
 
 def _token_keeper(serving: Serving) -> TokenKeeper:

@@ -54,8 +54,9 @@ def _wait_for(address: str) -> None:
     pytest.fail("the server did not come up")
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_from_the_printed_address_to_the_frontier_and_out(
-    server: tuple[subprocess.Popen[str], list[str], float], tmp_path: Path
+    server: tuple[subprocess.Popen[str], list[str], float], tmp_path: Path, ending: signal.Signals
 ) -> None:
     process, lines, seconds = server
     found = re.search(r"(http://127\.0\.0\.1:\d+)(/login\?token=\S+)  \(works once\)", lines[0])
@@ -73,7 +74,7 @@ def test_from_the_printed_address_to_the_frontier_and_out(
     bearer = {"authorization": f"Bearer {file.read_text().strip()}"}
     assert httpx.get(f"{found[1]}/api/v1/studies", headers=bearer).status_code == 200
     assert httpx.get(f"{found[1]}/api/v1/studies").status_code == 401
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     out, err = process.communicate(timeout=20)
     assert out == ""
     assert "token=" not in err
