@@ -120,7 +120,6 @@ def print_comparison(reports: Sequence[StudyReport]) -> None:
         rows.append(
             (
                 r.name,
-                r.level.value,
                 r.sampler,
                 str(sum(r.trials.values())),
                 f"{r.hypervolume:,.0f}",
@@ -133,15 +132,14 @@ def print_comparison(reports: Sequence[StudyReport]) -> None:
     print_table(
         (
             "study",
-            "level",
             "sampler",
             "trials",
-            "hypervolume",
-            "L1 regret",
+            "hypervol.",
+            "regret",
             "tok/s/GPU",
-            "tok/s/user",
+            "/user",
             "pick",
         ),
         rows,
-        right=(3, 4, 5, 6, 7),
+        right=(2, 3, 4, 5, 6),
     )
