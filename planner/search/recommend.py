@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from planner.search.solve import Solution, StrategyPoints, front_of, meets_slo, 
 
 RANKED_PER_STRATEGY = 5
 FRONT_LABELS = 400
+ROUNDING = 1e-6  # points are stored as 32-bit floats
 
 
 def recommend(problem: PlanningProblem, engine: EngineProfile) -> Recommendation:
@@ -122,11 +124,32 @@ def best_plans(
         key = plan_key(plan)
         if key in seen:
             continue
+        priced = _within_targets(solution, plan)
+        if priced is None:
+            continue  # a lighter load of this configuration comes later in the order
         seen.add(key)
-        chosen.append((plan, solution.pricer.evaluate(plan)))
+        chosen.append(priced)
         if len(chosen) == count:
             break
     return chosen
+
+
+def _within_targets(solution: Solution, plan: DeploymentPlan) -> tuple[DeploymentPlan, Evaluation] | None:
+    """`plan` with its numbers, at one request less if need be; None when it misses a target.
+
+    A point's load is fractional, a plan's is whole. Near saturation one request more costs hundreds of milliseconds of
+    TTFT, so a point within the targets may round to a plan that is not.
+    """
+    slo = solution.problem.slo
+    limit = slo.tpot_limit_ms
+    for fewer in (0, 1):
+        tried = replace(plan, concurrency=max(plan.concurrency - fewer, 1))
+        evaluation = solution.pricer.evaluate(tried)
+        if (slo.ttft_ms is None or evaluation.ttft_ms.value <= slo.ttft_ms * (1.0 + ROUNDING)) and (
+            limit is None or evaluation.tpot_ms.value <= limit * (1.0 + ROUNDING)
+        ):
+            return tried, evaluation
+    return None
 
 
 def _ranked(solution: Solution, ok: dict[Strategy, NDArray[np.bool_]]) -> list[RankedPlan]:
