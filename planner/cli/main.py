@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "campaign": ("planner.cli.campaign", "app", "Choose, run and import the benchmarks worth running next."),
     "cluster": ("planner.cli.cluster", "app", "Live state: roles, ranks, rollout blockers, recordings."),
     "diff": ("planner.cli.diff", "diff", "Compare a plan with what runs, by server-side dry-run."),
+    "serve": ("planner.cli.serve", "serve", "The browser console."),
     "apply": ("planner.cli.apply", "apply", "Apply a plan after showing what changes; never deletes."),
     "measurements": ("planner.cli.measurements", "app", "Import, list and export benchmark results."),
     "calibrate": ("planner.cli.calibrate", "calibrate", "Fit the model to your own measurements."),

@@ -119,6 +119,15 @@ def build_problem(
     prefill, decode = pools
     price = _price(request, prefill, decode, assumptions)
     _say_engine(engine, request, assumptions)
+    if request.ttft_ms is not None:
+        assumptions.append(
+            Assumption(
+                name="headroom",
+                value="prefill groups at most 70 % busy",
+                why="lockstep leaves ranks idle and capacity is known to about 15 %; near it TTFT is all queue",
+                flag="(none)",
+            )
+        )
     assumptions.extend(unconfirmed_assumptions([prefill.gpu, decode.gpu], [decode.fabric], engine))
     bounds = SearchBounds(
         strategies=(request.strategy,) if request.strategy else tuple(Strategy),

@@ -11,9 +11,8 @@ from planner.perf.compose import overlapped_gpu_ms, plain_gpu_ms, step_ms
 
 ms = st.floats(0.0, 50.0)
 parts = st.fixed_dictionaries(
-    {
-        name: ms
-        for name in (
+    dict.fromkeys(
+        (
             "attention",
             "attn_linear",
             "dense_mlp",
@@ -23,8 +22,9 @@ parts = st.fixed_dictionaries(
             "combine",
             "collectives",
             "head",
-        )
-    }
+        ),
+        ms,
+    )
 )
 
 
@@ -36,7 +36,8 @@ def test_overlap_never_beats_the_longer_of_compute_and_communication(values, sha
     compute = 2.0 * (inside + values["experts"] + values["shared"])
     communication = 2.0 * (values["dispatch"] + values["combine"])
     outside = 2.0 * (
-        (values["attention"] + values["attn_linear"] + values["collectives"]) * (1.0 - share) + values["dense_mlp"]
+        (values["attention"] + values["attn_linear"] + values["collectives"]) * (1.0 - share)
+        + values["dense_mlp"]
     )
     assert half >= outside + max(compute, communication) + values["head"] - 1e-9
     assert half <= outside + compute + communication + values["head"] + 1e-9
