@@ -172,7 +172,7 @@ def test_the_simulated_source_is_a_source_like_any_other() -> None:
             assert await source.ready(5.0)
             for _ in range(100):
                 found = source.snapshot()
-                if found.readings:
+                if len(found.readings) == 2:
                     break
                 await source.changed(0.1)
             return found

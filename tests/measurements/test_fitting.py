@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from planner.cli.main import main
+from planner.domain.calibration import Metric
 from planner.domain.deployment import Role, Strategy
 from planner.domain.engine import EngineName
 from planner.domain.errors import MissingDataError
@@ -99,7 +100,9 @@ def test_a_known_change_of_the_model_is_found_again() -> None:
         assert np.sign(factor.log_value) == np.sign(value)
         assert factor.moved
     for improvement in calibration.improvements:
-        assert improvement.mape_after_loo < 0.6 * improvement.mape_before
+        # decode factors are what changed; TTFT feels them through the queue only
+        share = 0.8 if improvement.metric is Metric.TTFT else 0.6
+        assert improvement.mape_after_loo < share * improvement.mape_before
 
 
 def test_doubtful_runs_and_unknown_hardware_are_left_out_with_the_reason() -> None:
