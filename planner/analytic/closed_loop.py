@@ -47,7 +47,10 @@ class PrefillPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedPoints:
-    """Aggregated role. `concurrency`: requests in flight per rank, prefilling ones included."""
+    """Aggregated role. `concurrency`: requests in flight per rank, prefilling ones included.
+
+    `service_ms`: time a rank's prefill is taken up by one prompt; `wait_ms`: part of `ttft_ms` spent waiting for it.
+    """
 
     batch: FloatArray
     step_ms: FloatArray
@@ -58,6 +61,8 @@ class AggregatedPoints:
     ttft_ms: FloatArray
     concurrency: FloatArray
     rate_per_ms: FloatArray
+    service_ms: FloatArray
+    wait_ms: FloatArray
     feasible: BoolArray
 
 
@@ -194,12 +199,8 @@ def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -
     own = np.where(stack.separate, np.maximum(chunks, 1.0) * loaded, chunks * np.maximum(loaded, decode))
     decoding = osl * tpot
     service = own / np.where(stack.separate, prompts, 1.0)  # a separate step serves all the prompts it holds
-    ttft = (
-        stack.frontend_ms
-        + (0.5 + stack.balance_steps) * decode
-        + closed_loop_wait_ms(service_ms=service, away_ms=decoding, users=b * (1.0 + own / decoding))
-        + own
-    )
+    wait = closed_loop_wait_ms(service_ms=service, away_ms=decoding, users=b * (1.0 + own / decoding))
+    ttft = stack.frontend_ms + (0.5 + stack.balance_steps) * decode + wait + own
     rate = starts / step
     concurrency = b + rate * ttft
     limit = np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
@@ -214,6 +215,8 @@ def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -
         ttft_ms=ttft,
         concurrency=concurrency,
         rate_per_ms=rate,
+        service_ms=service,
+        wait_ms=wait,
         feasible=feasible,
     )
 

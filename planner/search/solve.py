@@ -130,9 +130,10 @@ def front_of(points: Points) -> NDArray[np.intp]:
     return pareto_indexes(1000.0 / points.tpot_ms.astype(np.float64), rate)
 
 
-def _space(
+def role_space(
     role: Role, problem: PlanningProblem, engine: EngineProfile, excluded: Counter[str], totals: Counter[str]
 ) -> RoleSpace:
+    """All candidates of `role` on its pool; counts go to `excluded` and `totals`."""
     workload = problem.workload
     pool = problem.prefill_pool if role is Role.PREFILL else problem.decode_pool
     needed = workload.isl if role is Role.PREFILL else workload.context_at_end
@@ -152,7 +153,10 @@ def _space(
     return space
 
 
-def _stack(candidates: tuple[Candidate, ...], pool: Pool, engine: EngineProfile, pricer: Pricer) -> RoleStack:
+def role_stack(
+    candidates: tuple[Candidate, ...], pool: Pool, engine: EngineProfile, pricer: Pricer
+) -> RoleStack:
+    """Step tables of `candidates`, stacked."""
     components = pricer.components[pool.gpu.id]
     added = pricer.added_factors
     tables = [build_tables(components, c.role, pool, engine, added=added) for c in candidates]
@@ -167,13 +171,13 @@ def _aggregated(
     totals: Counter[str],
 ) -> StrategyPoints:
     pool = problem.decode_pool
-    space = _space(Role.AGGREGATED, problem, engine, excluded, totals)
+    space = role_space(Role.AGGREGATED, problem, engine, excluded, totals)
     roles = tuple(c.role for c in space.candidates)
     if not roles:
         return StrategyPoints(
             strategy=Strategy.AGGREGATED, points=Points.empty(), priced=0, first=(), second=()
         )
-    stack = _stack(space.candidates, pool, engine, pricer)
+    stack = role_stack(space.candidates, pool, engine, pricer)
     points, priced = aggregated_plan_points(stack, problem.workload, LOADS, pool.gpus)
     return StrategyPoints(strategy=Strategy.AGGREGATED, points=points, priced=priced, first=roles, second=())
 
@@ -185,28 +189,28 @@ def _disaggregated(
     excluded: Counter[str],
     totals: Counter[str],
 ) -> StrategyPoints | None:
-    prefill_space = _space(Role.PREFILL, problem, engine, excluded, totals)
-    decode_space = _space(Role.DECODE, problem, engine, excluded, totals)
+    prefill_space = role_space(Role.PREFILL, problem, engine, excluded, totals)
+    decode_space = role_space(Role.DECODE, problem, engine, excluded, totals)
     if not prefill_space.candidates or not decode_space.candidates:
         return None
-    prefill = _stack(prefill_space.candidates, problem.prefill_pool, engine, pricer)
-    decode = _stack(decode_space.candidates, problem.decode_pool, engine, pricer)
+    prefill = role_stack(prefill_space.candidates, problem.prefill_pool, engine, pricer)
+    decode = role_stack(decode_space.candidates, problem.decode_pool, engine, pricer)
     kept_p = prune_prefill(
         prefill,
         prefill_points(prefill, problem.workload),
-        [_pair_key(c.role) for c in prefill_space.candidates],
+        [pair_key(c.role) for c in prefill_space.candidates],
     )
     kept_d = prune_decode(
         decode_points(decode, problem.workload, LOADS[None, :]),
-        [_pair_key(c.role) for c in decode_space.candidates],
+        [pair_key(c.role) for c in decode_space.candidates],
     )
     totals["dominated"] += len(prefill) + len(decode) - len(kept_p) - len(kept_d)
     chosen_p = tuple(prefill_space.candidates[i] for i in kept_p)
     chosen_d = tuple(decode_space.candidates[i] for i in kept_d)
     pairing = _pairing(problem, tuple(c.role for c in chosen_p), tuple(c.role for c in chosen_d), excluded)
     points, priced, sampled = disaggregated_plan_points(
-        _stack(chosen_p, problem.prefill_pool, engine, pricer),
-        _stack(chosen_d, problem.decode_pool, engine, pricer),
+        role_stack(chosen_p, problem.prefill_pool, engine, pricer),
+        role_stack(chosen_d, problem.decode_pool, engine, pricer),
         problem.workload,
         LOADS,
         pairing,
@@ -221,7 +225,7 @@ def _disaggregated(
     )
 
 
-def _pair_key(role: RolePlan) -> tuple[object, ...]:
+def pair_key(role: RolePlan) -> tuple[object, ...]:
     """What pairing rules and the KV transfer can see of a role: only equals may replace one another."""
     p = role.parallelism
     return (p.gpus, p.tp, p.dcp, role.kv_dtype, role.block_size, role.speculation)
@@ -239,7 +243,7 @@ def _pairing(
     fabric = problem.decode_pool.fabric
 
     def legal(p: int, d: int) -> bool:
-        key = (*_pair_key(prefill[p]), *_pair_key(decode[d]))
+        key = (*pair_key(prefill[p]), *pair_key(decode[d]))
         if key not in verdicts:
             codes = pair_codes(
                 model,
@@ -254,7 +258,7 @@ def _pairing(
         return verdicts[key]
 
     def transfer(p: int, d: int) -> float:
-        key = (*_pair_key(prefill[p]), *_pair_key(decode[d]))
+        key = (*pair_key(prefill[p]), *pair_key(decode[d]))
         if key not in moved:
             moved[key] = kv_transfer_ms(
                 model, problem.workload, prefill=prefill[p], decode=decode[d], fabric=fabric
