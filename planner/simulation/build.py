@@ -21,6 +21,7 @@ from planner.simulation.traffic import Traffic
 
 _KIND = {Role.AGGREGATED: st.AGGREGATED, Role.PREFILL: st.PREFILL, Role.DECODE: st.DECODE}
 _QUIET_STEPS_PER_RANK = 20_000
+RETRY_S = 1.0  # a client's pause after a 503; only elastic EP makes everybody refuse
 _EVERY_STEP = 1 << 40
 
 
@@ -190,6 +191,8 @@ def _fill_world(state: st.State, cluster: Cluster, traffic: Traffic, *, seed: in
     w.sample_s = 0.01
     w.sample_tick = -1
     w.next_transfer = np.inf
+    w.stop_at = np.inf
+    w.retry_s = RETRY_S
     w.requests = traffic.requests
     w.arrivals = len(state.order)
     w.pool_end = len(traffic.pool)
@@ -286,7 +289,8 @@ def _fill_role(r: Any, role: EngineRole) -> None:
     r.launch_ms = tables.launch_floor_ms
     r.separate = tables.separate_prefill
     r.reserve_answer = role.reserve_answer
-    r.balance_steps = tables.balance_steps
+    # counted in decode steps; an engine that only prefills takes prompts at its next step
+    r.balance_steps = 0.0 if r.kind == st.PREFILL else tables.balance_steps
     r.host_bytes_s = role.host_tier.gbps * 1e9 if role.host_tier else 0.0
 
 

@@ -40,6 +40,9 @@ def start_step(s: Any, g: int, now: float) -> None:
     if work == 0:
         return
     pause = _balance_experts(s, group)
+    if group.stall_until > now:  # the engine rebuilds its communicators: no step before that is done
+        pause += group.stall_until - now
+        group.paused_s += group.stall_until - now
     duration = group_step_s(s, g) + pause
     group.stepping = 1
     group.began = now

@@ -9,6 +9,7 @@ import numpy as np
 from planner.simulation.kernels import cache, heap, transfer
 from planner.simulation.kernels import state as st
 from planner.simulation.kernels.group import complete, end_step, start_step, wake
+from planner.simulation.kernels.heap import push
 from planner.simulation.kernels.jit import kernel
 from planner.simulation.kernels.scheduler import enqueue, make_ready
 from planner.simulation.routing.route import route
@@ -35,6 +36,8 @@ def run(s: Any, max_events: int, margin: int) -> int:
         now = min(t_heap, t_arrival, w.next_transfer)
         if now == np.inf:
             return st.STALLED
+        if now > w.stop_at:
+            return st.PAUSED
         _watch(s, now)
         w.now = now
         w.events += 1
@@ -51,13 +54,15 @@ def run(s: Any, max_events: int, margin: int) -> int:
                 wake(s, s.rank[s.seq[arg].rank].group)
             elif kind == st.LEASE_END:
                 _lease_end(s, arg, now)
+            elif kind == st.RETRY:
+                _arrive(s, arg, now)
             else:
                 s.req[arg].arrival = now - w.frontend_s
-                _arrive(s, arg)
+                _arrive(s, arg, now)
         else:
             r = s.order[w.arrived]
             w.arrived += 1
-            _arrive(s, r)
+            _arrive(s, r, now)
         for i in range(w.woken):
             start_step(s, s.woken[i], now)
         w.woken = 0
@@ -65,9 +70,15 @@ def run(s: Any, max_events: int, margin: int) -> int:
 
 
 @kernel
-def _arrive(s: Any, r: int) -> None:
+def _arrive(s: Any, r: int, now: float) -> None:
     w = s.world[0]
     req = s.req[r]
+    last = s.candidates.shape[1] - 1
+    if s.candidates[1, last] == 0 or (w.disaggregated and s.candidates[0, last] == 0):
+        # nobody admits requests: a 503, and the client comes back; its clock keeps running
+        w.refused += 1
+        push(s, now + w.retry_s, st.RETRY, r)
+        return
     route(s, r)
     serving = s.seq[r]
     serving.tokens = req.isl
@@ -138,7 +149,7 @@ def _lease_end(s: Any, source: int, now: float) -> None:
     role = s.role[s.rank[leg.rank].role]
     pulling = s.seq[q].status == st.LOADING
     if role.heartbeat or pulling:
-        heap.push(s, now + role.lease_s * (2.0 / 3.0), st.LEASE_END, source)
+        push(s, now + role.lease_s * (2.0 / 3.0), st.LEASE_END, source)
         return
     _unpin(s, source)
     leg.status = st.DONE

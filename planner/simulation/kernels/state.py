@@ -28,6 +28,7 @@ LOAD_DONE: Final = 1
 TRANSFER_START: Final = 2
 LEASE_END: Final = 3
 ARRIVE: Final = 4
+RETRY: Final = 5  # a client comes back after it was answered 503
 
 # --- kinds of role ---
 AGGREGATED: Final = 0
@@ -40,6 +41,7 @@ FINISHED: Final = 1
 STALLED: Final = 2  # requests left, nothing scheduled to happen
 LIVELOCK: Final = 3  # steps without any output
 NEED_ENTRIES: Final = 4  # grow the cache-entry table and call again
+PAUSED: Final = 5  # everything up to `stop_at` has happened
 
 # --- rows of StepTables by tokens ---
 ATTN_LINEAR: Final = 0
@@ -116,6 +118,7 @@ GROUP: Final = np.dtype(
         ("role", _I), ("first", _I), ("end", _I), ("stepping", _I), ("woken", _I), ("with_prefill", _I), ("began", _F),
         ("steps", _I), ("dbo_steps", _I), ("dummy", _I), ("eplb_in", _I), ("since_eplb", _I), ("rearranged", _I),
         ("busy_s", _F), ("straggler_s", _F), ("paused_s", _F), ("experts_scale", _F),
+        ("stall_until", _F),
     ],
     align=True,
 )  # fmt: skip
@@ -160,7 +163,7 @@ HEAP: Final = np.dtype([("t", _F), ("key", _I), ("arg", _I)], align=True)
 WORLD: Final = np.dtype(
     [
         ("now", _F), ("frontend_s", _F), ("scrape_s", _F), ("sample_s", _F), ("next_transfer", _F),
-        ("rated_at", _F),
+        ("rated_at", _F), ("stop_at", _F), ("retry_s", _F),
         ("scrape_tick", _I), ("sample_tick", _I), ("samples", _I),
         ("requests", _I), ("done", _I), ("failed", _I), ("arrivals", _I), ("arrived", _I), ("pool_next", _I),
         ("pool_end", _I), ("ranks", _I), ("serial", _I), ("heap_n", _I), ("flows", _I), ("woken", _I), ("free_entry", _I),
@@ -168,6 +171,7 @@ WORLD: Final = np.dtype(
         ("decider", _I), ("decider_non_cached", _I), ("decider_prompt", _I), ("turn", _I), ("turn_prefill", _I),
         ("cold", _I), ("index_tokens", _I),
         ("router", _I), ("index", _I), ("disaggregated", _I), ("not_disaggregated", _I), ("prefill_first", _I),
+        ("refused", _I),
     ],
     align=True,
 )  # fmt: skip
