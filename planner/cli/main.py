@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "lint": ("planner.cli.lint", "lint", "Check manifests against known causes of failure."),
     "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
     "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
+    "demo": ("planner.cli.demo", "app", "The whole product on shipped data, offline."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
@@ -56,6 +57,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "apply": ("planner.cli.apply", "apply", "Apply a plan after showing what changes; never deletes."),
     "measurements": ("planner.cli.measurements", "app", "Import, list and export benchmark results."),
     "calibrate": ("planner.cli.calibrate", "calibrate", "Fit the model to your own measurements."),
+    "explain": ("planner.cli.explain", "explain", "Explain an error code, a rule or a term, offline."),
 }
 
 
