@@ -7,6 +7,7 @@ offered concurrency. Past the admission limit the surplus waits outside and only
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,8 +129,14 @@ def disaggregated_at(
     )
 
 
+class HasFrontend(Protocol):
+    """Whatever knows the time a request spends before its first engine; a `RoleStack` does."""
+
+    frontend_ms: FloatArray
+
+
 def prefill_ttft_ms(
-    pre: PrefillPoints, utilisation: FloatArray, servers: FloatArray, stack: RoleStack
+    pre: PrefillPoints, utilisation: FloatArray, servers: FloatArray, stack: HasFrontend
 ) -> FloatArray:
     """TTFT part of the prefill role at `utilisation`: service, queue, and the phase of the group's lockstep."""
     u = np.minimum(utilisation, 1.0 - 1e-6)
