@@ -300,6 +300,9 @@ class RecordedSource:
     def _apply(self, change: Change) -> None:
         self.state.apply(change)
         self._now = max(self._now, change.at)
+        for kind in Kind:  # signs of life are not on the tape, but every loss of contact is
+            if self.state.trust(kind) is Trust.LIVE:
+                self.state.contact(kind, self._now)
         self._change.set()
 
     async def _play(self, speed: float) -> None:

@@ -19,7 +19,7 @@ async def serve(plan: Path | None, *, nodes: int, port: int, kubeconfig: Path) -
     from console.cluster.fake.box import cluster_in_a_box
 
     _check(kubeconfig)
-    objects, loads = _deployment(plan) if plan is not None else ([], {})
+    objects, loads = deployment(plan) if plan is not None else ([], {})
     try:
         async with cluster_in_a_box(nodes=nodes, objects=objects, loads=loads, port=port) as box:
             kubeconfig.write_text(box.kubeconfig(), encoding="utf-8")
@@ -57,7 +57,7 @@ def _check(kubeconfig: Path) -> None:
         )
 
 
-def _deployment(file: Path) -> tuple[list[Mapping[str, Any]], dict[str, Load]]:
+def deployment(file: Path) -> tuple[list[Mapping[str, Any]], dict[str, Load]]:
     """The plan's manifests, and engines that behave as the plan is priced: every rank gets its even share."""
     from console.cluster.fake.engines import Load
     from planner.catalog.plans import load_plan

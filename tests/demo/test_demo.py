@@ -1,0 +1,118 @@
+"""The demo: shipped data, nothing of the user's touched, and a fault that is found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from planner.cli.demo_data import CLUSTER, STUDY, demo_folder, unpacked
+from planner.domain.errors import InputError, MissingDataError
+from planner.storage.bundle import dump_studies, load_studies
+from planner.storage.database import parse_url
+from planner.storage.store import open_store
+
+
+@pytest.fixture(scope="module")
+def printed(planner_cli, tmp_path_factory: pytest.TempPathFactory):
+    home = tmp_path_factory.mktemp("home")
+    done = planner_cli("demo", "--print", env={"XDG_DATA_HOME": str(home)})
+    return done, home
+
+
+def test_print_shows_recommendation_study_cluster_and_fault(printed) -> None:
+    done, _ = printed
+    assert done.returncode == 0, done.stderr
+    for words in ("Frontier", "Study demo", "Front", "16 of 16 endpoints ready", "(1 found)"):
+        assert words in done.stdout, words
+    fault = done.stdout.partition("What is wrong")[2]
+    assert "queues 42 requests" in fault
+    assert "why:" in fault
+    assert "fix:" in fault
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_nothing_of_the_user_is_touched(printed) -> None:
+    _, home = printed
+    assert list(home.rglob("*")) == []
+
+
+def test_a_recording_that_ends_is_not_stale(printed) -> None:
+    done, _ = printed
+    assert "stale" not in done.stderr
+
+
+def test_the_variable_of_the_database_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIDEPLAN_DATABASE_URL", "sqlite:////nowhere/own.db")
+    with unpacked() as made:
+        assert os.environ["WIDEPLAN_DATABASE_URL"] == made.database_url
+        folder = made.recording.parent
+        assert folder.is_dir()
+    assert os.environ["WIDEPLAN_DATABASE_URL"] == "sqlite:////nowhere/own.db"
+    assert not folder.exists()
+    monkeypatch.delenv("WIDEPLAN_DATABASE_URL")
+    with unpacked():
+        pass
+    assert "WIDEPLAN_DATABASE_URL" not in os.environ
+
+
+def test_a_bundle_is_the_study_again(tmp_path: Path) -> None:
+    text = gzip.decompress((demo_folder() / f"{STUDY}-study.json.gz").read_bytes()).decode()
+    with open_store(parse_url(f"sqlite:///{tmp_path / 'one.db'}")) as store:
+        names = load_studies(store, text)
+        first = dump_studies(store, [STUDY])
+        with pytest.raises(InputError, match="already there"):
+            load_studies(store, text)
+    with open_store(parse_url(f"sqlite:///{tmp_path / 'two.db'}")) as store:
+        load_studies(store, first)
+        second = dump_studies(store, [STUDY])
+    assert names[0] == STUDY
+    once, twice, shipped = json.loads(first), json.loads(second), json.loads(text)
+    for key in ("problems", "plans"):
+        assert once[key] == twice[key] == shipped[key]
+    for a, b, c in zip(once["trials"], twice["trials"], shipped["trials"], strict=True):
+        assert a["outcome"] == b["outcome"] == c["outcome"]
+        assert (a["number"], a["study"], a["spec_hash"]) == (c["number"], c["study"], c["spec_hash"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"schema": "wideplan.plan/v1"}', '{"schema": "wideplan.study-bundle/v1"}']
+)
+def test_what_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
+    with (
+        open_store(parse_url(f"sqlite:///{tmp_path / 'own.db'}")) as store,
+        pytest.raises(InputError) as caught,
+    ):
+        load_studies(store, text)
+    assert caught.value.issues[0].code == "study.bundle"
+
+
+def test_demo_data_that_is_missing_or_damaged_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.cli.demo_data.demo_folder", lambda: tmp_path)
+    for damage in (None, b"", b"\x1f\x8b\x08cut"):
+        if damage is not None:
+            for name in (f"{STUDY}-study.json.gz", f"{CLUSTER}.gz"):
+                (tmp_path / name).write_bytes(damage)
+        with pytest.raises(MissingDataError) as caught, unpacked():
+            pass
+        assert caught.value.issues[0].code == "demo.missing"
+
+
+def test_without_a_terminal_it_says_what_to_do(planner_cli) -> None:
+    done = planner_cli("demo")
+    assert done.returncode == 2
+    assert "--print" in done.stderr
+    both = planner_cli("demo", "--web", "--print")
+    assert both.returncode == 2
+    assert "demo.one" in both.stderr
+
+
+def test_demo_cluster_is_cluster_demo(planner_cli) -> None:
+    ours, theirs = planner_cli("demo", "cluster", "--help"), planner_cli("cluster", "demo", "--help")
+    assert ours.returncode == theirs.returncode == 0
+    assert ours.stdout.partition("\n\n")[2] == theirs.stdout.partition("\n\n")[2]
