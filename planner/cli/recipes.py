@@ -1,39 +1,58 @@
-"""`planner recipes`: named, tested inputs."""
+"""`planner recipes`: named, tested inputs, with what the planner answers to them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import options as o
-from planner.cli.output import emit_json, print_table, stdout
+from planner.cli.output import emit_json, print_lines, print_table, stdout
+from planner.cli.recipes_check import check
+from planner.cli.recipes_new import new
+from planner.cli.recipes_page import (
+    by_family,
+    hardware_text,
+    interval,
+    published_text,
+    targets_text,
+)
+
+if TYPE_CHECKING:
+    from planner.domain.recipe import ExpectedOutcome, PlannedOutcome, Recipe
 
 app = typer.Typer(no_args_is_help=True)
+app.command("new")(new)
+app.command("check")(check)
 
 
 @app.command("list")
 def list_command(profiles: o.Profiles = None, json: o.Json = False) -> None:
-    """List the recipes with model, hardware and traffic."""
-    from planner.catalog.recipes import list_recipes, load_recipe
+    """List the recipes by question, with traffic, targets and the rate their picks are expected to reach."""
+    from planner.catalog.recipes import list_recipes, load_expected, load_recipe, recipe_path
     from planner.catalog.wire import unstructure
 
     recipes = [load_recipe(name, overlay=profiles) for name in list_recipes()]
     if json:
         emit_json("recipes", {"recipes": unstructure(tuple(recipes))})
         return
-    print_table(
-        ["recipe", "model", "hardware", "in/out", "targets"],
-        [
-            [
-                r.id,
-                r.model.rsplit("/", 1)[-1],
-                " + ".join(f"{p.gpus}x {p.gpu} {p.fabric}" for p in r.pools),
-                f"{r.workload.isl}/{r.workload.osl}",
-                _targets(r.slo.ttft_ms, r.slo.tpot_ms, r.slo.tok_s_user),
-            ]
-            for r in recipes
-        ],
+    for heading, members in by_family(recipes):
+        rows = []
+        for r in members:
+            kept = load_expected(recipe_path(r.id))
+            rows.append(
+                [r.id, hardware_text(r).replace(" + ", "\n"), f"{r.workload.isl}/{r.workload.osl}",
+                 _ms(r.slo.ttft_ms), _ms(r.slo.tpot_limit_ms), _rate(kept)]
+            )  # fmt: skip
+        print_table(
+            ["recipe", "hardware", "in/out", "TTFT", "TPOT", "tok/s/GPU"],
+            rows,
+            title=f"\n{heading}",
+            right=(2, 3, 4, 5),
+        )
+    stdout().print(
+        "Targets in ms; rates are output tokens/s per GPU owned. planner recipes show NAME says the plan and why.",
+        soft_wrap=True,
     )
 
 
@@ -43,33 +62,94 @@ def show(
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:
-    """Show one recipe and the command it stands for."""
-    from planner.catalog.recipes import load_recipe
+    """Show one recipe, the plan expected for it, what was published, and the commands to go on with."""
+    from planner.catalog.recipes import load_expected, load_recipe, recipe_path
     from planner.catalog.wire import unstructure
 
     recipe = load_recipe(name, overlay=profiles)
+    planned = load_expected(recipe_path(name))
     if json:
-        emit_json("recipe", unstructure(recipe))
+        emit_json("recipe", {**unstructure(recipe), "planned": unstructure(planned)})
         return
-    out = stdout()
-    out.print(f"[bold]{recipe.id}[/bold]  {recipe.why}")
-    out.print(f"  model     {recipe.model}", markup=False)
+    stdout().print(f"[bold]{recipe.id}[/bold]")
+    print_lines(recipe.why)
+    print_lines(f"model     {recipe.model}")
     for pool in recipe.pools:
-        out.print(f"  hardware  {pool.gpus} x {pool.gpu} over {pool.fabric}", markup=False)
-    out.print(
-        f"  traffic   {recipe.workload.isl} in / {recipe.workload.osl} out, prefix hit {recipe.workload.prefix_hit:g}",
-        markup=False,
+        node = f", node shape {pool.node}" if pool.node else ""
+        print_lines(f"hardware  {pool.gpus} x {pool.gpu} over {pool.fabric}{node}")
+    w = recipe.workload
+    print_lines(
+        f"traffic   {w.isl:,} tokens in / {w.osl:,} out, {100 * w.prefix_hit:g} % of prompts in cache"
     )
-    out.print(
-        f"  targets   {_targets(recipe.slo.ttft_ms, recipe.slo.tpot_ms, recipe.slo.tok_s_user)}", markup=False
-    )
-    out.print(f"  run       planner recommend {recipe.id}", markup=False)
+    print_lines(f"targets   {targets_text(recipe)} (medians)")
+    if recipe.strategies:
+        print_lines(f"only      {', '.join(s.value for s in recipe.strategies)}")
+    if planned is not None:
+        _print_planned(planned)
+    if recipe.expected is not None:
+        _print_published(recipe.expected, planned)
+    _print_commands(name, recipe, planned)
 
 
-def _targets(ttft: float | None, tpot: float | None, user: float | None) -> str:
-    parts = [
-        f"TTFT {ttft:g} ms" if ttft is not None else "",
-        f"TPOT {tpot:g} ms" if tpot is not None else "",
-        f"{user:g} tok/s/user" if user is not None else "",
-    ]
-    return ", ".join(p for p in parts if p) or "none"
+def _print_planned(p: PlannedOutcome) -> None:
+    label = "Expected plan" if p.feasible else "No plan meets the targets; the nearest"
+    stdout().print(
+        f"\n[bold]{label}[/bold] ({p.engine}, model {p.model_version}, calibration {p.calibration})"
+    )
+    for role, plan in zip(p.roles, p.plan, strict=True):
+        print_lines(f"{role:<10} {plan}")
+    if p.figures is not None:
+        f = p.figures
+        cost = (
+            ""
+            if f.usd_per_m_output_tokens is None
+            else f", {f.usd_per_m_output_tokens:.3g} $/M output tokens"
+        )
+        print_lines(
+            f"output {interval(f.output_tok_s_per_gpu)} tok/s/GPU, {f.tok_s_user:.1f} tok/s/user, TTFT "
+            f"{interval(f.ttft_ms)} ms, TPOT {interval(f.tpot_ms)} ms, {f.concurrency:,} requests in flight, "
+            f"{p.gpus_used} of {p.gpus_owned} GPUs{cost}"
+        )
+    print_lines(f"binding: {p.binding}")
+    for line in p.needed:
+        print_lines(f"would do: {line}")
+    if p.other is not None:
+        print_lines(
+            f"best {p.other.strategy.value} plan: {p.other.plan}, {p.other.output_tok_s_per_gpu:,.4g} tok/s/GPU"
+        )
+    if p.provenance is not None:
+        basis = f"extrapolates in {', '.join(p.extrapolates)}" if p.extrapolates else "interpolates"
+        print_lines(f"weakest source: {p.provenance.value}; {basis}; intervals are 80 %")
+
+
+def _print_published(e: ExpectedOutcome, planned: PlannedOutcome | None) -> None:
+
+    out = stdout()
+    out.print("\n[bold]Published[/bold]" + ("" if e.source.confirmed else " (not confirmed)"))
+    ours = planned.figures.output_tok_s_per_gpu if planned and planned.figures else None
+    beside = f"; expected here {interval(ours)}" if ours else ""
+    kind = f", {e.strategy.value}" if e.strategy else ""
+    print_lines(f"{published_text(e)} output tok/s/GPU{kind}{beside}")
+    print_lines(f"{e.source.source}; {e.source.date}{'; ' + e.source.note if e.source.note else ''}")
+
+
+def _print_commands(name: str, recipe: Recipe, planned: PlannedOutcome | None) -> None:
+    out = stdout()
+    out.print("\n[bold]Next[/bold]")
+    out.print(f"  planner recommend {name}", markup=False)
+    if planned is not None and planned.plan:
+        flags = " ".join(f"--{r} '{p}'" for r, p in zip(planned.roles, planned.plan, strict=True))
+        load = f" --concurrency {planned.figures.concurrency}" if planned.figures else ""
+        out.print(f"  planner estimate --recipe {name} {flags}{load}", markup=False, soft_wrap=True)
+    out.print(f"  planner recipes new my-{recipe.id} --from {name}", markup=False, soft_wrap=True)
+
+
+def _ms(target: float | None) -> str:
+    return "-" if target is None else f"{target:g}"
+
+
+def _rate(kept: PlannedOutcome | None) -> str:
+    if kept is None or kept.figures is None:
+        return "-"
+    rate = kept.figures.output_tok_s_per_gpu.value
+    return f"{rate:,.{0 if rate >= 100 else 1}f}" if kept.feasible else "no plan"

@@ -1,12 +1,24 @@
-"""A named planning input with the outcome it is expected to have."""
+"""A named planning input, the outcome published for it, and the outcome this version plans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from planner.domain.deployment import Strategy
-from planner.domain.provenance import Source
+from planner.domain.provenance import Estimate, Provenance, Source
 from planner.domain.workload import SloTargets, Workload
+
+
+class RecipeFamily(StrEnum):
+    """What question a recipe belongs to."""
+
+    NETWORK = "network"
+    HARDWARE = "hardware"
+    MODEL = "model"
+    TRAFFIC = "traffic"
+    GOAL = "goal"
+    LIMITS = "limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +33,7 @@ class RecipePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedOutcome:
-    """What planning this recipe should end in; the rates are output tokens/s per GPU of the whole plan.
+    """What was published for a question like this one; the rates are output tokens/s per GPU of the whole plan.
 
     `low` and `high` bound the published or measured rate at the recipe's service levels; None leaves a side open.
     """
@@ -46,6 +58,7 @@ class Recipe:
     workload: Workload
     slo: SloTargets
     engine: str
+    family: RecipeFamily | None = None
     engine_version: str | None = None
     pool: RecipePool | None = None
     prefill_pool: RecipePool | None = None
@@ -63,3 +76,51 @@ class Recipe:
     def gpus(self) -> int:
         """GPUs of all pools."""
         return sum(p.gpus for p in self.pools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFigures:
+    """Numbers of one plan at its planned load; rates per GPU are per GPU owned, times are medians."""
+
+    output_tok_s_per_gpu: Estimate
+    ttft_ms: Estimate
+    tpot_ms: Estimate
+    tok_s_user: float
+    concurrency: int
+    usd_per_m_output_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherStrategy:
+    """The best plan of the strategy that was not picked."""
+
+    strategy: Strategy
+    plan: str
+    output_tok_s_per_gpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOutcome:
+    """What this version of the planner answers to a recipe; kept beside it so that a change shows in review.
+
+    `plan` has one text per role in the notation of ``planner estimate``, `roles` their names. When nothing meets the
+    targets, `feasible` is False, plan and figures are those of the nearest plan (empty when there is none) and `needed`
+    says what would do. `calibration` is a hash of the calibration files behind the figures.
+    """
+
+    recipe: str
+    feasible: bool
+    strategy: Strategy | None
+    roles: tuple[str, ...]
+    plan: tuple[str, ...]
+    gpus_used: int
+    gpus_owned: int
+    figures: PlannedFigures | None
+    binding: str
+    needed: tuple[str, ...]
+    other: OtherStrategy | None
+    provenance: Provenance | None
+    extrapolates: tuple[str, ...]
+    engine: str
+    model_version: str
+    calibration: str

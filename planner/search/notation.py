@@ -121,6 +121,26 @@ def parse_role(
     )
 
 
+def notation_of(role: RolePlan) -> str:
+    """`role` as text that `parse_role` reads back; what the notation cannot say (memory share, block size) is left out."""
+    p = role.parallelism
+    several = p.dp > 1
+    parts = [f"tp{p.tp}", f"dp{p.dp}"]
+    parts += [f"dcp{p.dcp}"] if p.dcp > 1 else []
+    if p.expert_parallel != several:
+        parts.append("ep" if p.expert_parallel else "noep")
+    if (p.expert_parallel and several) or role.all2all is not All2AllBackend.ALLGATHER_REDUCESCATTER:
+        parts.append(SHORT_NAMES[role.all2all])
+    parts += ["dbo"] if role.dbo else []
+    parts += [f"eplb+{role.eplb.redundant_experts}"] if role.eplb is not None else []
+    parts += [
+        f"kv={role.kv_dtype.value}",
+        f"tokens={role.max_num_batched_tokens}",
+        f"seqs={role.max_num_seqs}",
+    ]
+    return f"{role.groups}x({','.join(parts)})"
+
+
 def default_backend(role: Role, p: Parallelism, pool: Pool) -> All2AllBackend:
     """The engine documentation's own split: high throughput for prefill, low latency for decode, across nodes."""
     if not p.expert_parallel or p.dp == 1 or p.gpus <= pool.gpus_per_node:
