@@ -141,7 +141,7 @@ METRICS: Final = (
         text="Share of step time that ranks spend waiting for the slowest one.",
         unit="% of step time",
         better=Better.LOWER,
-        formula="1 - mean / max of the ranks' own attention time, over the step",
+        formula="(attention time of the slowest rank - mean over ranks) / step time, summed over steps",
         shown=("planner simulate", "planner compare"),
         see=("lockstep", "router"),
     ),
