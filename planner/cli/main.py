@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
     "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
     "demo": ("planner.cli.demo", "app", "The whole product on shipped data, offline."),
+    "doctor": ("planner.cli.doctor", "doctor", "Check this machine, the database, the cluster and the data."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),

@@ -56,9 +56,9 @@ def ensure_schema(database: Database) -> None:
         if revision == HEAD:
             return
         if revision is not None and revision not in REVISIONS:
-            raise _newer(database, revision)
+            raise newer(database.shown, revision)
         if revision is None and inspect(connection).get_table_names():
-            raise _foreign(database)
+            raise foreign(database.shown)
         migrate(connection, HEAD)
 
 
@@ -84,22 +84,24 @@ def _config(connection: Connection) -> Config:
     return config
 
 
-def _newer(database: Database, revision: str) -> StoreError:
+def newer(shown: str, revision: str) -> StoreError:
+    """The error for database `shown` whose `revision` this program does not know."""
     return StoreError(
         Issue(
             code="store.newer",
-            what=f"database {database.shown} has schema {revision}",
+            what=f"database {shown} has schema {revision}",
             why=f"this program knows schemas up to {HEAD}; a newer wideplan has migrated the database",
             fix="upgrade wideplan, or use another database with WIDEPLAN_DATABASE_URL; nothing was changed",
         )
     )
 
 
-def _foreign(database: Database) -> StoreError:
+def foreign(shown: str) -> StoreError:
+    """The error for database `shown` that holds tables of something else."""
     return StoreError(
         Issue(
             code="store.foreign",
-            what=f"database {database.shown} holds tables that are not wideplan's",
+            what=f"database {shown} holds tables that are not wideplan's",
             why="it has tables but no schema version",
             fix="give wideplan a database of its own with WIDEPLAN_DATABASE_URL; nothing was changed",
         )
