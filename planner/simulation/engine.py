@@ -46,10 +46,11 @@ def play(cluster: Cluster, traffic: Traffic, *, seed: int, progress: Progress | 
         if status == st.NEED_ENTRIES:
             state = grown(state)
         elif status != st.RUNNING_ON:
-            raise NotFeasibleError(_stuck(state, status))
+            raise NotFeasibleError(stuck(state, status))
 
 
-def _stuck(state: st.State, status: int) -> Issue:
+def stuck(state: st.State, status: int) -> Issue:
+    """Why a run cannot end."""
     w = state.world[0]
     left = int(w.requests - w.done - w.failed)
     rank = state.rank

@@ -1,0 +1,1 @@
+"""Groups that join and leave while serving: load curves, autoscaling policies, elastic EP."""
