@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "recommend",
         "Find the deployments worth running, and pick one.",
     ),
+    "size": ("planner.cli.size", "size", "How many GPUs a load needs, per GPU type, with cost."),
     "estimate": (
         "planner.cli.estimate",
         "estimate",

@@ -1,0 +1,310 @@
+"""Size a fleet for a load: every GPU type that was asked for, each exactly, side by side."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from planner.analytic.evaluate import MODEL_VERSION
+from planner.catalog.hardware import list_gpus, load_gpu, load_node, nodes_for
+from planner.catalog.locate import data_root
+from planner.domain.errors import InputError, Issue, NotFeasibleError, PlannerError, did_you_mean
+from planner.domain.hardware import Availability, GpuProfile
+from planner.domain.problem import Assumption
+from planner.domain.recommendation import Shortfall
+from planner.domain.workload import SloTargets
+from planner.perf.operators.library import SAME_SILICON
+from planner.search.ask import DEFAULT_ENGINE, Request, build_problem
+from planner.search.sizing.answer import GpuAnswer, LeftOut, SizingAnswer, issue_text
+from planner.search.sizing.load import Load, LoadKind, Reserve, Rollout, Targets, check_reserve, read_load
+from planner.search.sizing.one_type import GROUP_GPUS, size_problem
+
+WORKERS: Final = 2
+DEFINITIONS: Final = {
+    LoadKind.USERS: "active users: each has exactly one request in flight and sends the next when it is answered",
+    LoadKind.RATE: "requests/s that arrive independently (Poisson), whether or not earlier ones are answered",
+}
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRequest:
+    """What was asked. `request` holds model, workload and targets; `gpus` None means every type with data."""
+
+    request: Request
+    gpus: tuple[str, ...] | None = None
+    rate: str | None = None
+    users: int | None = None
+    spare_nodes: int = 0
+    rollout: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    request: Request
+    load: Load
+    reserve: Reserve
+
+
+def size_fleet(
+    asked: SizeRequest, *, workers: int | None = None, progress: Progress | None = None
+) -> SizingAnswer:
+    """Answer `asked`; GPU types are sized in `workers` processes (default: 2 when there are several types and cores).
+
+    Raises InputError with every mistake at once, MissingDataError for a model that is not here.
+    """
+    say = progress or (lambda _: None)
+    load, reserve, gpus, left_out = _checked(asked)
+    jobs = [_Job(replace(asked.request, gpu=g, gpus=_pool(g, asked.request)), load, reserve) for g in gpus]
+    found: dict[str, GpuAnswer] = {}
+    for gpu, answer in _run(jobs, _workers(workers, len(jobs))):
+        found[gpu] = answer
+        size = f"{answer.fleet.gpus} GPUs" if answer.fleet else "no fleet carries the load"
+        say(f"{gpu}: {size} ({len(found)} of {len(jobs)})")
+    answers = tuple(found[g] for g in gpus)
+    common, answers = _common_assumptions(answers)
+    return _answer(asked, load, reserve, common, answers, left_out)
+
+
+def read_gpus(text: str | None) -> tuple[str, ...] | None:
+    """GPU names of a comma-separated list; None when none was given."""
+    if text is None:
+        return None
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def enough_data(overlay: Path | None = None) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """GPU types that are compared when none is named, and the others with the reason."""
+    chosen, left = [], []
+    for name in list_gpus(overlay=overlay):
+        gpu = load_gpu(name, overlay=overlay)
+        why = _lacks(gpu, overlay)
+        if why:
+            left.append(LeftOut(gpu=gpu.id, why=why))
+        else:
+            chosen.append(gpu.id)
+    return tuple(chosen), tuple(left)
+
+
+def _lacks(gpu: GpuProfile, overlay: Path | None) -> str:
+    if gpu.availability is not Availability.AVAILABLE:
+        return gpu.availability.value
+    if not nodes_for(gpu, overlay=overlay):
+        return "no node shape in the catalogue"
+    folder = data_root() / "profiles" / "operators"
+    if not (folder / f"{gpu.id}-{DEFAULT_ENGINE}.json").is_file():
+        twin = SAME_SILICON.get(gpu.id)
+        borrowed = f"its kernels are taken from {twin}" if twin else "its kernels are not measured"
+        return f"{borrowed} with {DEFAULT_ENGINE}"
+    return "" if gpu.prices else "no price in its profile"
+
+
+# --- checks ---
+
+
+def _checked(asked: SizeRequest) -> tuple[Load, Reserve, tuple[str, ...], tuple[LeftOut, ...]]:
+    """Every mistake at once: the load, the reserve, the GPU types and what `build_problem` finds."""
+    request = asked.request
+    slo = SloTargets(ttft_ms=request.ttft_ms, tpot_ms=request.tpot_ms, tok_s_user=request.tok_s_user)
+    try:
+        targets = Targets.of(slo)
+    except ZeroDivisionError:  # --tok-s-user 0 is refused below with the other numbers
+        targets = Targets(ttft_ms=request.ttft_ms, tpot_ms=request.tpot_ms)
+    load, issues = read_load(rate=asked.rate, users=asked.users, targets=targets)
+    issues += check_reserve(asked.spare_nodes)
+    rollout = _rollout(asked.rollout, issues)
+    if asked.gpus is None:
+        gpus, left_out = enough_data(request.profiles)
+    else:
+        gpus, left_out = _named(asked.gpus, request, issues), ()
+    if request.node is not None:
+        gpus, left_out = _of_node(asked, request.node, gpus, issues), ()
+    errors: list[PlannerError] = []
+    for gpu in gpus or (None,):
+        try:
+            build_problem(replace(request, gpu=gpu, gpus=_pool(gpu, request) if gpu else None))
+        except NotFeasibleError:
+            continue  # an answer, given with the others
+        except PlannerError as error:
+            errors.append(error)
+    issues += [i for e in errors for i in e.issues if gpus or not i.code.startswith(("gpu.", "gpus."))]
+    if issues or load is None:
+        if errors and len(issues) == sum(len(e.issues) for e in errors):
+            raise type(errors[0])(*issues)
+        raise InputError(*issues)
+    return load, Reserve(spare_nodes=asked.spare_nodes, rollout=rollout), gpus, left_out
+
+
+def _rollout(text: str | None, issues: list[Issue]) -> Rollout | None:
+    if text is None:
+        return None
+    if text in set(Rollout):
+        return Rollout(text)
+    issues.append(
+        Issue(
+            code="size.rollout",
+            what=f"--rollout {text}",
+            why="a new version starts beside the old one (surge) or replaces one group after the other (in-place)",
+            fix=did_you_mean(text, [r.value for r in Rollout]),
+            where="--rollout",
+        )
+    )
+    return None
+
+
+def _named(names: tuple[str, ...], request: Request, issues: list[Issue]) -> tuple[str, ...]:
+    found = []
+    for name in names:
+        try:
+            found.append(load_gpu(name, overlay=request.profiles).id)
+        except PlannerError as error:
+            issues.extend(error.issues)
+    return tuple(dict.fromkeys(found))
+
+
+def _of_node(asked: SizeRequest, node: str, gpus: tuple[str, ...], issues: list[Issue]) -> tuple[str, ...]:
+    """The one GPU type that a named node shape holds."""
+    try:
+        gpu = load_node(node, overlay=asked.request.profiles).gpu
+    except PlannerError as error:
+        issues.extend(error.issues)
+        return ()
+    if asked.gpus is not None and gpus != (gpu,):
+        issues.append(
+            Issue(
+                code="flags.conflict",
+                what=f"--gpu {','.join(asked.gpus)} with --cluster {node}",
+                why=f"that node shape holds {gpu}",
+                fix="drop --gpu or --cluster",
+                where="--cluster",
+            )
+        )
+    return (gpu,)
+
+
+def _pool(gpu_name: str, request: Request) -> int:
+    """GPUs of the pool whose configurations are enumerated: whole nodes, up to the widest group considered."""
+    overlay = request.profiles
+    if request.node is not None:
+        node = load_node(request.node, overlay=overlay).gpus_per_node
+    else:
+        shapes = nodes_for(load_gpu(gpu_name, overlay=overlay), overlay=overlay)
+        node = shapes[0].gpus_per_node if shapes else 8
+    return max(GROUP_GPUS // node, 1) * node
+
+
+# --- running ---
+
+
+def _workers(wanted: int | None, jobs: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(min(wanted if wanted is not None else WORKERS, jobs, cores), 1)
+
+
+def _run(jobs: list[_Job], workers: int) -> Iterator[tuple[str, GpuAnswer]]:
+    if workers == 1:
+        for job in jobs:
+            yield str(job.request.gpu), _size_one(job)
+        return
+    pool = ProcessPoolExecutor(
+        max_workers=workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts
+    )
+    try:
+        futures = {pool.submit(_size_one, job): str(job.request.gpu) for job in jobs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+
+
+def _size_one(job: _Job) -> GpuAnswer:
+    try:
+        problem, engine = build_problem(job.request)
+    except NotFeasibleError as error:
+        return _refused(job.request, error)
+    return size_problem(problem, engine, load=job.load, reserve=job.reserve, named=job.request.name)
+
+
+def _refused(request: Request, error: NotFeasibleError) -> GpuAnswer:
+    gpu = load_gpu(str(request.gpu), overlay=request.profiles)
+    node = nodes_for(gpu, overlay=request.profiles)[0]
+    binding, needed = issue_text(error.issues)
+    return GpuAnswer(
+        gpu=gpu.id,
+        gpu_name=gpu.name,
+        fabric=request.fabric or node.fabric,
+        node=node.id,
+        gpus_per_node=node.gpus_per_node,
+        assumptions=(),
+        fleet=None,
+        shortfall=Shortfall(binding=binding, nearest=None, needed=needed),
+    )
+
+
+# --- the answer ---
+
+
+def _common_assumptions(
+    answers: tuple[GpuAnswer, ...],
+) -> tuple[tuple[Assumption, ...], tuple[GpuAnswer, ...]]:
+    """Assumptions that every sized type shares, said once; the rest stays with its type."""
+    sized = [a for a in answers if a.assumptions]
+    if not sized:
+        return (), answers
+    common = tuple(x for x in sized[0].assumptions if all(x in a.assumptions for a in sized))
+    return common, tuple(
+        replace(a, assumptions=tuple(x for x in a.assumptions if x not in common)) for a in answers
+    )
+
+
+def _answer(
+    asked: SizeRequest,
+    load: Load,
+    reserve: Reserve,
+    common: tuple[Assumption, ...],
+    answers: tuple[GpuAnswer, ...],
+    left_out: tuple[LeftOut, ...],
+) -> SizingAnswer:
+    fleets = {a.gpu: a.fleet for a in answers if a.fleet is not None}
+    priced = {gpu: f.cost.usd_per_hour for gpu, f in fleets.items() if f.cost is not None}
+    request = asked.request
+    return SizingAnswer(
+        model=str(request.model),
+        question=_question(request, load, reserve),
+        load=load,
+        load_definition=DEFINITIONS[load.kind],
+        reserve=reserve,
+        assumptions=common,
+        types=answers,
+        left_out=left_out,
+        cheapest=min(priced, key=lambda g: (priced[g], g), default=None),
+        fewest=min(fleets, key=lambda g: (fleets[g].gpus, g), default=None),
+        largest_group=GROUP_GPUS,
+        model_version=MODEL_VERSION,
+    )
+
+
+def _question(request: Request, load: Load, reserve: Reserve) -> str:
+    from planner.catalog.models import load_model
+    from planner.search.ask import DEFAULT_ISL, DEFAULT_OSL
+
+    model = load_model(str(request.model), overlay=request.profiles).id
+    targets = [f"TTFT <= {request.ttft_ms:g} ms"] if request.ttft_ms is not None else []
+    targets += [f"TPOT <= {request.tpot_ms:g} ms"] if request.tpot_ms is not None else []
+    targets += [f">= {request.tok_s_user:g} tok/s/user"] if request.tok_s_user is not None else []
+    kept = [f"any {reserve.spare_nodes} nodes may fail"] if reserve.spare_nodes > 1 else []
+    kept += ["any node may fail"] if reserve.spare_nodes == 1 else []
+    kept += [f"rollout {reserve.rollout.value}"] if reserve.rollout is not None else []
+    shape = f"{request.isl or DEFAULT_ISL} in / {request.osl or DEFAULT_OSL} out"
+    goal = ", ".join(targets) + " (medians)" if targets else "a stable queue"
+    return "; ".join([f"{model} for {load.text()}", shape, goal, *kept])
