@@ -6,10 +6,11 @@ is an *output*: no iteration, one array pass over the whole space. Units: millis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.analytic.stack import RoleStack, StepLoad
 from planner.domain.workload import Workload
@@ -32,9 +33,11 @@ class DecodePoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillPoints:
-    """Prefill role, one column. `idle_ms`: TTFT part of a lone prompt; `busy_ms`: of a prompt in a full group.
+    """Prefill role, ``[C, 1]`` columns. `idle_ms`: TTFT part of a lone prompt; `busy_ms`: of a prompt in a full group.
 
-    `capacity_per_ms`: prompts per ms and rank when every rank is full. `chunks`: steps per prompt.
+    `step_ms`: a step full of whole prompts. `capacity_per_ms`: prompts per ms and rank when every step is filled to its
+    token budget. `chunks`: steps per prompt. `ranks`: of one group; its steps are common to all. `length_cv`: spread of
+    the prompts' lengths.
     """
 
     idle_ms: FloatArray
@@ -43,6 +46,13 @@ class PrefillPoints:
     capacity_per_ms: FloatArray
     prompts_per_step: FloatArray
     chunks: FloatArray
+    ranks: FloatArray
+    frontend_ms: FloatArray
+    length_cv: FloatArray
+
+    def rows(self, index: NDArray[np.integer]) -> PrefillPoints:
+        """The points of configurations `index`."""
+        return PrefillPoints(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,27 +122,33 @@ def prefill_points(stack: RoleStack, workload: Workload) -> PrefillPoints:
     chunks = np.ceil(new_tokens / stack.budget)
     per_step = np.maximum(np.floor(stack.budget / new_tokens), 1.0)
 
+    part = new_tokens / chunks
+    attention = _chunked_attention(stack, part, chunks, hit)
+
     def step(prompts: FloatArray, others: float) -> FloatArray:
-        tokens = new_tokens / chunks
-        attention = _chunked_attention(stack, tokens, chunks, hit) * prompts
-        busy = tokens * prompts
+        """A step with `prompts` equal chunks on the busiest rank; `others`: share of that on the other ranks."""
+        busy = part * prompts
         mean = busy * (others + (1.0 - others) / stack.ranks)
         return stack.step_ms(
-            StepLoad(max_tokens=busy, mean_tokens=mean, sequences=prompts, attention_ms=attention),
+            StepLoad(max_tokens=busy, mean_tokens=mean, sequences=prompts, attention_ms=attention * prompts),
             prefill=True,
         )
 
     one = np.ones_like(stack.budget)
-    alone = step(one, 0.0) * chunks
-    single = step(one, 1.0) * chunks
-    full_step = step(per_step, 1.0)
+    # an engine fills its budget with the next prompt's beginning
+    filled = stack.budget / part
+    # chunks are cut at the budget; the more ranks out of phase, the likelier a step meets a whole one somewhere
+    crowded = np.where(chunks > 1.0, 1.0 + (filled - 1.0) * (1.0 - 1.0 / stack.ranks), one)
     return PrefillPoints(
-        idle_ms=alone,
-        busy_ms=single,
-        step_ms=full_step,
-        capacity_per_ms=np.maximum(per_step / (full_step * chunks), 1.0 / single),
+        idle_ms=step(one, 0.0) * chunks,
+        busy_ms=step(crowded, 1.0) * chunks,
+        step_ms=step(per_step, 1.0),
+        capacity_per_ms=filled / (step(filled, 1.0) * chunks),
         prompts_per_step=per_step,
         chunks=chunks,
+        ranks=stack.ranks,
+        frontend_ms=stack.frontend_ms,
+        length_cv=np.full_like(stack.ranks, workload.length_cv),
     )
 
 

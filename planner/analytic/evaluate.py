@@ -169,7 +169,7 @@ class Pricer:
         capacity = float(pre.capacity_per_ms[0, 0]) * servers
         utilisation = demand / capacity
         count = np.array([[servers]])
-        before = prefill_ttft_ms(pre, utilisation[None, :], count, prefill.stack)
+        before = prefill_ttft_ms(pre, utilisation[None, :], count)
         ttft = before[0] + moved + dec.admission_ms[0]
         in_flight = dec.batch[0] * decode_ranks + demand * ttft
         limit, binding = self._limit(decode, plan)
@@ -184,7 +184,7 @@ class Pricer:
         point = decode_points(decode.stack, workload, np.array([[batch]]))
         rate = float(point.rate_per_ms[0, 0]) * decode_ranks
         used = np.array([[rate / capacity]])
-        ttft_ms = float(prefill_ttft_ms(pre, used, count, prefill.stack)[0, 0]) + moved
+        ttft_ms = float(prefill_ttft_ms(pre, used, count)[0, 0]) + moved
         ttft_ms += float(point.admission_ms[0, 0])
         ttft_ms += surplus / rate
         if surplus <= 0.0:

@@ -7,7 +7,7 @@ offered concurrency. Past the admission limit the surplus waits outside and only
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from planner.perf.operators.base import BoolArray, FloatArray
 GRID_POINTS = 96
 SMALLEST_BATCH = 0.02
 PREFILL_SATURATION = 0.98
+# share of a prefill group's time lost per doubling of its ranks, and per unit of the prompts' length spread
+LOST_IN_LOCKSTEP: Final = 0.027
+LOST_TO_LENGTHS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ def disaggregated_at(
     demand = dec.rate_per_ms * ranks
     capacity = pre.capacity_per_ms * servers
     used = demand / capacity
-    before = prefill_ttft_ms(pre, used, servers, prefill) + transfer_ms
+    before = prefill_ttft_ms(pre, used, servers) + transfer_ms
     ttft = before + dec.admission_ms
     in_flight = dec.batch * ranks + demand * ttft
     limit = admission_limit(decode, workload)
@@ -129,25 +132,31 @@ def disaggregated_at(
     )
 
 
-class HasFrontend(Protocol):
-    """Whatever knows the time a request spends before its first engine; a `RoleStack` does."""
+def prefill_ttft_ms(pre: PrefillPoints, utilisation: FloatArray, servers: FloatArray) -> FloatArray:
+    """TTFT part of the prefill role at `utilisation`: service, the phase of the group's common step, and the queue.
 
-    frontend_ms: FloatArray
-
-
-def prefill_ttft_ms(
-    pre: PrefillPoints, utilisation: FloatArray, servers: FloatArray, stack: HasFrontend
-) -> FloatArray:
-    """TTFT part of the prefill role at `utilisation`: service, queue, and the phase of the group's lockstep."""
-    u = np.minimum(utilisation, 1.0 - 1e-6)
+    A group is a bulk server: whoever arrives during a step waits for its end, and the group steps for a single prompt
+    as for many, so it is busy far more often than its capacity is used. `servers`: ranks of all groups. The simulator
+    holds these equations to account (tests/analytic/test_prefill_wait.py).
+    """
+    u = np.minimum(utilisation, PREFILL_SATURATION)
+    group = pre.ranks > 1.0
+    per_group = u * pre.capacity_per_ms * pre.ranks
     service = pre.idle_ms + (pre.busy_ms - pre.idle_ms) * u
+    # the longest of the prompts in a step sets its length
+    together = np.clip(per_group * service / pre.chunks, 1.0, pre.ranks)
+    service = service * (1.0 + pre.length_cv * np.sqrt(2.0 * np.log(together)))
+    step = service / pre.chunks
+    arrivals = per_group * step
+    phase = np.where(group, 0.5 * step * arrivals / (arrivals + np.exp(-arrivals)), 0.0)
+    # steps are as long as the fullest rank's, so ranks with less to do lose time
+    lost = (LOST_IN_LOCKSTEP + LOST_TO_LENGTHS * pre.length_cv) * np.log2(pre.ranks)
     wait = waiting_ms(
-        service_ms=service,
-        utilisation=np.minimum(u, PREFILL_SATURATION),
-        servers=servers * pre.prompts_per_step,
+        service_ms=pre.busy_ms,
+        utilisation=np.minimum(u * (1.0 + lost), PREFILL_SATURATION),
+        servers=servers * np.sqrt(pre.prompts_per_step),
     )
-    lockstep = np.where(servers > 1.0, 0.5 * pre.step_ms * u, 0.0)
-    result: FloatArray = stack.frontend_ms + service + wait + lockstep
+    result: FloatArray = pre.frontend_ms + service + phase + wait
     return result
 
 

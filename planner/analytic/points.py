@@ -15,9 +15,9 @@ from planner.analytic.closed_loop import (
     aggregated_points,
     decode_points,
     prefill_points,
-    waiting_ms,
 )
 from planner.analytic.front import undominated_rows
+from planner.analytic.operating import PREFILL_SATURATION, prefill_ttft_ms
 from planner.analytic.stack import RoleStack
 from planner.domain.workload import Workload
 from planner.perf.operators.base import FloatArray
@@ -264,15 +264,14 @@ def _pair_points(
     demand = dec.rate_per_ms[second] * decode.ranks[second] * n_second[:, None]
     servers = prefill.ranks[first] * n_first[:, None]
     utilisation = demand / (pre.capacity_per_ms[first] * servers)
-    service = pre.idle_ms[first] + (pre.busy_ms[first] - pre.idle_ms[first]) * np.minimum(utilisation, 1.0)
-    wait = waiting_ms(
-        service_ms=service, utilisation=utilisation, servers=servers * pre.prompts_per_step[first]
-    )
-    lockstep = np.where(servers > 1, 0.5, 0.0) * pre.step_ms[first] * np.minimum(utilisation, 1.0)
-    in_prefill_ms = prefill.frontend_ms[first] + service + wait + lockstep
+    in_prefill_ms = prefill_ttft_ms(pre.rows(first), utilisation, servers)
     ttft = in_prefill_ms + transfer[:, None] + dec.admission_ms[second]
     held = demand * (in_prefill_ms + transfer[:, None]) * workload.isl
-    ok = dec.feasible[second] & (utilisation < 0.98) & (held <= prefill.kv_tokens[first] * servers)
+    ok = (
+        dec.feasible[second]
+        & (utilisation < PREFILL_SATURATION)
+        & (held <= prefill.kv_tokens[first] * servers)
+    )
     shape = ok.shape
     gpus = prefill.group_gpus[first] * n_first[:, None] + decode.group_gpus[second] * n_second[:, None]
     return Points(

@@ -81,7 +81,9 @@ def enumerate_role(
     """
     legal: list[Candidate] = []
     excluded: Counter[str] = Counter()
-    for plan in _product(role, model=model, pool=pool, bounds=bounds, speculation=speculation):
+    for plan in _product(
+        role, model=model, pool=pool, bounds=bounds, speculation=speculation, prompt=min_tokens
+    ):
         codes = role_codes(model, plan, pool, engine)
         if codes:
             excluded[codes[0]] += 1
@@ -116,7 +118,13 @@ def group_sizes(pool: Pool) -> tuple[int, ...]:
 
 
 def _product(
-    role: Role, *, model: ModelSpec, pool: Pool, bounds: SearchBounds, speculation: Speculation | None
+    role: Role,
+    *,
+    model: ModelSpec,
+    pool: Pool,
+    bounds: SearchBounds,
+    speculation: Speculation | None,
+    prompt: int,
 ) -> Iterator[RolePlan]:
     kv_dtypes = bounds.kv_dtypes or (KvDtype.BF16, KvDtype.FP8)
     tp_limit = min(bounds.max_tp, max(pool.gpus_per_node, min(pool.scale_up_gpus, 16)))
@@ -127,16 +135,16 @@ def _product(
                     p = Parallelism(tp=tp, dp=gpus // tp, expert_parallel=expert_parallel, dcp=dcp)
                     for backend in _backends(role, p, pool):
                         for kv in kv_dtypes:
-                            yield from _limits(role, p, backend, kv, model, pool, bounds, speculation)
+                            yield from _limits(role, p, backend, kv, model, pool, bounds, speculation, prompt)
 
 
 def _limits(
     role: Role, p: Parallelism, backend: All2AllBackend, kv: KvDtype, model: ModelSpec, pool: Pool,
-    bounds: SearchBounds, speculation: Speculation | None,
+    bounds: SearchBounds, speculation: Speculation | None, prompt: int,
 ) -> Iterator[RolePlan]:  # fmt: skip
     draft = speculation.draft_tokens if speculation else 0
     dbo_choices = (False, True) if bounds.allow_dbo and p.dp > 1 and p.expert_parallel else (False,)
-    for budget in _budgets(role, backend):
+    for budget in _budgets(role, backend, prompt):
         seqs = min(DECODE_SEQS, bounds.max_concurrency_per_rank, budget // (1 + draft))
         if role is Role.PREFILL:
             seqs = min(seqs, 64)
@@ -158,9 +166,10 @@ def _limits(
                 )
 
 
-def _budgets(role: Role, backend: All2AllBackend) -> tuple[int, ...]:
+def _budgets(role: Role, backend: All2AllBackend, prompt: int) -> tuple[int, ...]:
     if role is Role.PREFILL:
-        return PREFILL_BUDGETS
+        # beyond one whole prompt a longer step only makes the group's other ranks wait
+        return tuple(b for b in PREFILL_BUDGETS if b < 2 * PREFILL_BUDGETS[0] or b < 2 * prompt)
     if backend in LOW_LATENCY_BACKENDS:
         return LOW_LATENCY_BUDGETS
     if role is Role.DECODE:

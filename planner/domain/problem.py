@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from planner.domain.calibration import Calibration
 from planner.domain.deployment import Speculation, Strategy
@@ -10,6 +11,11 @@ from planner.domain.dtypes import KvDtype
 from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec
 from planner.domain.workload import SloTargets, Workload
+
+
+# A plan that promises a TTFT keeps its prefill groups at most this busy: lockstep loses up to 15 % of their capacity to
+# uneven steps (simulated), capacity is known to about 15 % (docs/accuracy.md), and past saturation TTFT is all queue.
+PREFILL_HEADROOM: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

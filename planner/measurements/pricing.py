@@ -319,7 +319,7 @@ def _prefill_only(
     servers = stack.ranks * _groups(stack)
     load = np.array([[p.load or 1.0] for p in points])
     used = np.minimum(load / servers, 1.0)
-    ttft = prefill_ttft_ms(pre, np.minimum(used, 0.5), servers, stack)
+    ttft = prefill_ttft_ms(pre, np.minimum(used, 0.5), servers)
     queue = np.maximum(load / (servers * pre.prompts_per_step) - 1.0, 0.0) * pre.step_ms * pre.chunks
     found: list[RawPrediction | Failure] = []
     for i, row in enumerate(prepared):

@@ -19,7 +19,7 @@ from planner.domain.engine import EngineProfile
 from planner.domain.errors import InputError, Issue, NotFeasibleError, PlannerError
 from planner.domain.hardware import FabricKind, GpuProfile, NodeShape, Pool
 from planner.domain.model import ModelSpec
-from planner.domain.problem import Assumption, PlanningProblem, SearchBounds
+from planner.domain.problem import PREFILL_HEADROOM, Assumption, PlanningProblem, SearchBounds
 from planner.domain.workload import SloTargets, Workload
 from planner.search.own_calibration import stored_calibration
 
@@ -123,7 +123,7 @@ def build_problem(
         assumptions.append(
             Assumption(
                 name="headroom",
-                value="prefill groups at most 70 % busy",
+                value=f"prefill groups at most {100.0 * PREFILL_HEADROOM:.0f} % busy",
                 why="lockstep leaves ranks idle and capacity is known to about 15 %; near it TTFT is all queue",
                 flag="(none)",
             )

@@ -25,15 +25,11 @@ from planner.domain.deployment import Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
 from planner.domain.hardware import Pool
 from planner.domain.legality import pair_codes
-from planner.domain.problem import PlanningProblem
+from planner.domain.problem import PREFILL_HEADROOM, PlanningProblem
 from planner.perf.components import Components
 from planner.perf.operators.library import load_operators
 from planner.perf.step import build_tables
 from planner.perf.transfer import kv_transfer_ms
-
-# Lockstep groups leave 15 to 35 % of their ranks' steps idle under load (simulated), capacity is known to about 15 %
-# (docs/accuracy.md), and past saturation TTFT is all queue: a plan that promises a TTFT keeps that much room.
-PREFILL_HEADROOM = 0.70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
