@@ -1,5 +1,8 @@
 """How good is a search? Hypervolume ratio to the exhaustive optimum after 20, 50, 100 and 200 evaluations.
 
+Two ratios. ``r``: of what the points found give in truth to the best there is, noise of the layouts included. ``c``: the same
+for the truth without that noise, at the points that were found; the search is told the noisy values all the same.
+
 Two kinds of truth, both known at every point of the space:
 
 - ``synthetic``: the analytic model with four hidden factors off by 15-35 % (one sigma) and 6 % noise per layout;
@@ -7,6 +10,8 @@ Two kinds of truth, both known at every point of the space:
 
     python benchmarks/search_quality.py                       # the candidate sampler, quick
     python benchmarks/search_quality.py --truths 20 --samplers candidates random tpe nsga2
+    python benchmarks/search_quality.py --noise 0             # the same truths without noise
+    python benchmarks/search_quality.py --told                # a search that knows the hidden factors: the limit of learning
     python benchmarks/search_quality.py --kind simulated
 
 Set OPENBLAS_NUM_THREADS=1: the matrices are small. The figures are printed, never asserted. Wall time depends on the machine; the ratios do not.
@@ -18,8 +23,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +35,17 @@ from planner.domain.workload import SloTargets
 from planner.search.ask import Request, build_problem
 from planner.search.from_recipe import with_recipe
 from planner.search.solve import solve
+from planner.search.studies.belief import FactorPrior
 from planner.search.studies.evaluate import Fidelity, Observation
 from planner.search.studies.hypervolume import Front
 from planner.search.studies.loop import outcome_of
+from planner.search.studies.proposer import Proposer
+from planner.search.studies.sampler import CandidateSampler
 from planner.search.studies.sources import OptunaSource
 from planner.search.studies.space import SearchSpace
 from planner.search.studies.synthetic import Truth, draw_log_factors, synthetic_truth
 
+RECIPES = ("gpt-oss-120b-h200x8", "qwen3-235b-h100x16", "deepseek-r1-h200x32")
 AT = (20, 50, 100, 200)
 OBJECTIVES = (Objective.RATE, Objective.USER)
 
@@ -47,36 +56,63 @@ def reference_of(problem: PlanningProblem) -> tuple[float, float]:
     return (0.0, 1000.0 / limit if limit is not None else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A truth, the same without noise, and the hidden log factors of both."""
+
+    truth: Truth
+    clean: Truth | None = None
+    factors: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Hypervolume ratio after each evaluation, to the best of the truth and of the truth without noise."""
+
+    strict: list[float]
+    clean: list[float]
+
+
 def search(
-    space: SearchSpace, truth: Truth, *, sampler: SamplerName, seed: int, evaluations: int, warm: bool
-) -> list[float]:
-    """Hypervolume ratio after each evaluation; only different feasible-or-not points are charged, repeats are free."""
-    objectives = truth.objectives(space)
+    space: SearchSpace,
+    drawn: Drawn,
+    *,
+    sampler: SamplerName,
+    seed: int,
+    evaluations: int,
+    warm: bool,
+    told: bool = False,
+) -> Run:
+    """Search one truth; only different feasible-or-not points are charged, repeats are free."""
     reference = reference_of(space.problem)
-    best = Front.of(objectives, reference).hypervolume
+    objectives = [t.objectives(space) for t in (drawn.truth, drawn.clean) if t is not None]
+    best = [Front.of(o, reference).hypervolume for o in objectives]
     source = OptunaSource(space, sampler=sampler, seed=seed, objectives=OBJECTIVES, warm_start=warm)
+    if told and isinstance(source.sampler, CandidateSampler) and drawn.factors is not None:
+        prior = FactorPrior(mean=drawn.factors, sd=0.01)
+        source.sampler.proposer = Proposer(space, seed=seed, prior=prior)
     seen: list[int] = []
-    ratios: list[float] = []
+    ratios: tuple[list[float], list[float]] = ([], [])
     while len(seen) < evaluations and (index := source.next()) is not None:
         base = space.base(index)
-        observation = truth.observe(base)
+        observation = drawn.truth.observe(base)
         outcome: TrialOutcome = outcome_of(observation, OBJECTIVES, space, plan_hash=None, label="")
         source.tell(index, observation, outcome)
         seen.append(base)
-        ratios.append(Front.of(objectives[seen], reference).hypervolume / best)
-    return ratios
+        for found, values, most in zip(ratios, objectives, best, strict=False):
+            found.append(Front.of(values[seen], reference).hypervolume / most)
+    return Run(*ratios)
 
 
-def report(name: str, runs: Sequence[Sequence[float]], seconds: float) -> dict[str, object]:
-    """One line: median and worst ratio at each count, and the area under the curve."""
+def report(name: str, runs: Sequence[Run], seconds: float) -> dict[str, object]:
+    """One line: mean and worst ratios at each count, and seconds of CPU."""
     row: dict[str, object] = {"search": name, "runs": len(runs)}
-    for n in AT:
-        values = [r[min(n, len(r)) - 1] for r in runs if r]
-        if values and max(map(len, runs)) >= n:
-            row[f"r{n}"] = round(float(np.mean(values)), 4)
-            row[f"r{n}_worst"] = round(min(values), 4)
-    row["auc100"] = round(float(np.mean([np.mean(r[:100]) for r in runs])), 4)
-    row["seconds_per_run"] = round(seconds / max(len(runs), 1), 1)
+    for key, curves in (("r", [r.strict for r in runs]), ("c", [r.clean for r in runs])):
+        for n in AT:
+            values = [c[min(n, len(c)) - 1] for c in curves if c]
+            if values and max(map(len, curves)) >= n:
+                row[f"{key}{n}"] = f"{np.mean(values):.3f} ({min(values):.3f})"
+    row["cpu_s_per_run"] = round(seconds / max(len(runs), 1), 1)
     return row
 
 
@@ -109,16 +145,22 @@ def synthetic(arguments: argparse.Namespace) -> None:
         truths = []
         for t in range(arguments.truths):
             rng = np.random.default_rng([17, t])
-            truths.append(synthetic_truth(space, draw_log_factors(rng), noise_sd=arguments.noise, rng=rng))
+            factors = draw_log_factors(rng)
+            noisy = synthetic_truth(space, factors, noise_sd=arguments.noise, rng=rng)
+            clean = synthetic_truth(space, factors, noise_sd=0.0, rng=rng)
+            truths.append(Drawn(noisy, clean, factors))
         rows = []
         for name, sampler, warm in samplers(arguments.samplers):
-            start = time.perf_counter()
+            start = time.process_time()
             runs = [
-                search(space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm)
+                search(
+                    space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm,
+                    told=arguments.told,
+                )
                 for truth in truths
                 for seed in range(arguments.seeds)
-            ]
-            rows.append(report(name, runs, time.perf_counter() - start))
+            ]  # fmt: skip
+            rows.append(report(name, runs, time.process_time() - start))
             print(f"  {rows[-1]}", file=sys.stderr, flush=True)
         show(rows)
 
@@ -147,12 +189,14 @@ def simulated(arguments: argparse.Namespace) -> None:
     print(f"\n{problem.name}: {space.base_size} points simulated")
     rows = []
     for name, sampler, warm in samplers(arguments.samplers):
-        start = time.perf_counter()
+        start = time.process_time()
         runs = [
-            search(space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm)
+            search(
+                space, Drawn(truth), sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm
+            )
             for seed in range(arguments.seeds)
         ]
-        rows.append(report(name, runs, time.perf_counter() - start))
+        rows.append(report(name, runs, time.process_time() - start))
     show(rows)
 
 
@@ -200,12 +244,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kind", choices=["synthetic", "simulated"], default="synthetic")
-    parser.add_argument("--recipes", nargs="*", default=["qwen3-235b-h100x16", "deepseek-r1-h200x32"])
+    parser.add_argument("--recipes", nargs="*", default=list(RECIPES))
     parser.add_argument("--truths", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--evaluations", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.06)
     parser.add_argument("--no-slo", action="store_true", help="without the recipe's targets")
+    parser.add_argument("--told", action="store_true", help="the search knows the hidden factors")
     parser.add_argument("--samplers", nargs="*", default=["candidates"])
     parser.add_argument("--cache", type=Path, default=Path("search_quality_truth.json"))
     arguments = parser.parse_args()

@@ -13,7 +13,8 @@ posterior and joint draws from it are exact. The belief covers the `domain`, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
@@ -31,6 +32,9 @@ SMOOTH_SD: Final = (0.04, 0.08, 0.12)  # of the extra rate residual, TPOT, TTFT
 LAYOUT_SD: Final = (0.05, 0.05, 0.08)
 NOISE_FLOOR: Final = (0.02, 0.02, 0.03)  # what near-duplicates differ by, among other things
 RESIDUAL_LIMIT: Final = 1.5  # logs; a point past saturation must not decide about the rest
+# near saturation TTFT changes many times faster than any factor, and a straight line says little about it
+STEEP: Final = 1.5
+CURVATURE: Final = 0.2
 _FEATURES: Final = 20
 _SCALES: Final = (0.4, 1.0, 2.0)
 
@@ -43,32 +47,57 @@ class Hyper:
     layout: float = 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorPrior:
+    """What is thought of the log factors beforehand; factors without a mean have 0."""
+
+    mean: Mapping[str, float] = field(default_factory=dict)
+    sd: float = FACTOR_SD
+
+
 class Belief:
     """Posterior over log residuals of the points whose base point is in `domain`."""
 
-    def __init__(self, space: SearchSpace, domain: IntArray, *, seed: int) -> None:
+    def __init__(
+        self, space: SearchSpace, domain: IntArray, *, seed: int, prior: FactorPrior | None = None
+    ) -> None:
         self.space = space
-        self.domain = domain
+        self.prior = prior or FactorPrior()
+        self._physics = FactorModel(space)
+        self._all_choices = _choice_columns(space)
+        self._all_inputs = _inputs(space)
+        self._layouts = space.layouts()
+        rng = np.random.default_rng([seed, 77])
+        self._waves = rng.standard_normal((self._all_inputs.shape[1], _FEATURES)) / 1.2
+        self._phase = rng.uniform(0.0, 2.0 * np.pi, _FEATURES)
+        self.hyper = Hyper()
+        self._observed: list[tuple[int, FloatArray, FloatArray]] = []
+        self.centre: Mapping[str, float] = {}
+        self._cover(domain, self.prior.mean)
+        self._tuned = 0
+
+    def _cover(self, domain: IntArray, centre: Mapping[str, float]) -> None:
+        """Linearise the physics about `centre` at the points of `domain`, and read the observations again."""
+        space = self.space
+        self.domain, self.centre = domain, dict(centre)
         self._position = np.full(space.base_size, -1, dtype=np.intp)
         self._position[domain] = np.arange(len(domain))
         # at the whole number of requests a run has, which the analytic points round to
-        self._baseline, self._sensitivity = FactorModel(space).linearise(domain)
-        generated = max(space.problem.workload.osl - 1, 1) * space.tpot_ms[domain]
-        self._decoding = generated / (generated + space.ttft_ms[domain])
-        self._choices = _choice_columns(space)[domain]
-        self._inputs = _inputs(space)[domain]
-        self._layouts = space.layouts()
-        rng = np.random.default_rng([seed, 77])
-        self._waves = rng.standard_normal((self._inputs.shape[1], _FEATURES)) / 1.2
-        self._phase = rng.uniform(0.0, 2.0 * np.pi, _FEATURES)
-        self.hyper = Hyper()
+        self._expected, self._sensitivity = self._physics.linearise(domain, centre)
+        about = np.array([centre.get(f, 0.0) for f in FACTORS])
+        self._baseline = self._expected - self._sensitivity @ about
+        generated = max(space.problem.workload.osl - 1, 1) * np.exp(self._expected[:, TPOT])
+        self._decoding = generated / (generated + np.exp(self._expected[:, TTFT]))
+        self._choices = self._all_choices[domain]
+        self._inputs = self._all_inputs[domain]
         self._seen: list[int] = []
         self._residuals: list[FloatArray] = []
         self._noise: list[FloatArray] = []
-        self._mean = np.zeros(self.width)
+        for seen in self._observed:
+            self._take(*seen)
+        self._mean = self._prior_mean()
         self._root = np.diag(np.sqrt(self._prior()))
         self._fitted = 0
-        self._tuned = 0
 
     @property
     def width(self) -> int:
@@ -81,7 +110,7 @@ class Belief:
         return len(self._seen)
 
     def baseline(self, index: IntArray) -> FloatArray:
-        """Log throughput, TPOT and TTFT of the uncorrected model, ``[n, 3]``."""
+        """Log throughput, TPOT and TTFT to which log residuals are relative, ``[n, 3]``."""
         result: FloatArray = self._baseline[self._position[index // len(self.space.routers)]]
         return result
 
@@ -90,13 +119,28 @@ class Belief:
 
         Points outside the domain are ignored.
         """
+        self._observed.append((index, logs, log_se))
+        self._take(index, logs, log_se)
+
+    def _take(self, index: int, logs: FloatArray, log_se: FloatArray) -> None:
         position = self._position[self.space.base(index)]
         if position < 0:
             return
         self._seen.append(index)
-        residual = logs - self._baseline[position]
-        self._residuals.append(np.clip(residual, -RESIDUAL_LIMIT, RESIDUAL_LIMIT))
-        self._noise.append(np.maximum(log_se, np.array(NOISE_FLOOR)))
+        expected = self._expected[position]
+        limited = expected + np.clip(logs - expected, -RESIDUAL_LIMIT, RESIDUAL_LIMIT)
+        self._residuals.append(limited - self._baseline[position])
+        steep = np.linalg.norm(self._sensitivity[position], axis=1)
+        bent = CURVATURE * np.maximum(steep - STEEP, 0.0)
+        self._noise.append(np.hypot(np.maximum(log_se, np.array(NOISE_FLOOR)), bent))
+
+    def move(self, domain: IntArray, centre: Mapping[str, float]) -> None:
+        """Cover other points, with sensitivities taken at the log factors `centre`; what was observed stays observed."""
+        self._cover(domain, centre)
+
+    def physics(self, base: IntArray, log_factors: Mapping[str, float]) -> FloatArray:
+        """Log throughput, TPOT and TTFT ``[n, 3]`` of the full model under `log_factors`, at any base points."""
+        return self._physics.solve(base, log_factors).logs()
 
     def factors(self) -> dict[str, tuple[float, float]]:
         """Posterior mean and standard deviation of each log factor."""
@@ -135,12 +179,17 @@ class Belief:
         q = self._choice_width
         return np.concatenate(
             [
-                np.full(len(FACTORS), FACTOR_SD**2),
+                np.full(len(FACTORS), self.prior.sd**2),
                 np.full(q, CHOICE_SD[0] ** 2),
                 np.full(q, CHOICE_SD[1] ** 2),
                 *(np.full(_FEATURES, (self.hyper.smooth * s) ** 2 * 2.0 / _FEATURES) for s in SMOOTH_SD),
             ]
         )
+
+    def _prior_mean(self) -> FloatArray:
+        mean = np.zeros(self.width)
+        mean[: len(FACTORS)] = [self.prior.mean.get(f, 0.0) for f in FACTORS]
+        return mean
 
     def _design(self, index: IntArray) -> FloatArray:
         """``[n, 3, width]``."""
@@ -166,7 +215,7 @@ class Belief:
         return result
 
     def _update(self) -> None:
-        if self._fitted == len(self._seen):
+        if self._fitted == len(self._seen):  # with none seen the prior stands
             return
         n = len(self._seen)
         self._seen_array = np.array(self._seen, dtype=np.intp)
@@ -196,8 +245,9 @@ class Belief:
         groups = self._groups(self._seen_array)
         same = groups[:, None] == groups[None, :]
         precision = np.diag(1.0 / prior)
-        right = np.zeros(self.width)
-        evidence = -0.5 * float(np.log(prior).sum())
+        centre = self._prior_mean()
+        right = centre / prior
+        evidence = -0.5 * float(np.log(prior).sum() + (centre**2 / prior).sum())
         noise = np.array(self._noise)
         for m in range(3):
             known = np.isfinite(self._y[:, m])

@@ -66,13 +66,14 @@ class FactorModel:
         self.space = space
         self._built: dict[RolePlan, tuple[StepTables, float]] = {}
 
-    def linearise(self, base: IntArray) -> tuple[FloatArray, FloatArray]:
+    def linearise(self, base: IntArray, centre: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
         """Log throughput, TPOT and TTFT ``[n, 3]``, and their change per unit of each log factor ``[n, 3, k]``.
 
-        Throughput is per owned GPU; the change is taken over a step of `STEP`.
+        Throughput is per owned GPU; the change is taken from the factors `centre`, over a step of `STEP`.
         """
-        plain = self.solve(base, {}).logs()
-        columns = [(self.solve(base, {f: STEP}).logs() - plain) / STEP for f in FACTORS]
+        plain = self.solve(base, centre).logs()
+        stepped = [dict(centre) | {f: centre.get(f, 0.0) + STEP} for f in FACTORS]
+        columns = [(self.solve(base, s).logs() - plain) / STEP for s in stepped]
         return plain, np.stack(columns, axis=-1)
 
     def solve(self, base: IntArray, log_factors: Mapping[str, float]) -> Solved:

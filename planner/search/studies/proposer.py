@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from planner.domain.workload import SloTargets
 from planner.perf.operators.base import FloatArray
-from planner.search.studies.belief import RATE, TPOT, TTFT, Belief
+from planner.search.studies.belief import RATE, TPOT, TTFT, Belief, FactorPrior
 from planner.search.studies.evaluate import Observation
 from planner.search.studies.hypervolume import Front
 from planner.search.studies.space import IntArray, SearchSpace
@@ -17,22 +19,37 @@ DRAWS: Final = 48
 DOMAIN: Final = 6000  # base points nearest to the analytic front; the truth's front lies among them
 POOL: Final = 3000  # of them, nearest to the front of the re-calibrated model
 _REFRESH: Final = 5  # observations after which the pool is chosen anew
+MOVES: Final = (8, 16, 30, 60, 120)  # observations after which the whole legal set is looked at again
+MOVED: Final = 0.08  # of some log factor since then; less is not worth it
 _LENIENCE: Final = 1.5  # targets missed by less than this factor may be met in truth
+
+
+def _figures(logs: FloatArray) -> FloatArray:
+    """Rate, tok/s/user and TTFT ``[..., 3]`` from the logs of rate, TPOT and TTFT."""
+    result: FloatArray = np.exp(
+        np.stack([logs[..., RATE], np.log(1000.0) - logs[..., TPOT], logs[..., TTFT]], axis=-1)
+    )
+    return result
 
 
 class Proposer:
     """Proposes points of `space` one by one. Proposals are a function of the seed and of what was told, nothing else."""
 
-    def __init__(self, space: SearchSpace, *, seed: int) -> None:
+    def __init__(self, space: SearchSpace, *, seed: int, prior: FactorPrior | None = None) -> None:
         self.space = space
         self.slo: SloTargets = space.problem.slo
         self._seed = seed
-        self.belief = Belief(space, self._choose_domain(), seed=seed)
+        analytic = np.column_stack([space.rate, space.user, space.ttft_ms])
+        domain = self._nearest_rows(np.arange(space.base_size), analytic, DOMAIN)
+        self.belief = Belief(space, domain, seed=seed, prior=prior)
         self._observed: list[tuple[float, float]] = []
         self._taken: set[int] = set()
         self._pending: set[int] = set()
         self._pool: IntArray = np.empty(0, dtype=np.intp)
         self._pool_at = -1
+        self._moves = deque(MOVES)
+        if self.belief.prior.mean:
+            self._move(self.belief.prior.mean)
         self.last_gain: float | None = None  # expected relative gain in hypervolume of the last proposal
 
     @property
@@ -68,6 +85,7 @@ class Proposer:
 
     def propose(self) -> int | None:
         """The next point, or None when every point of the pool is taken."""
+        self._follow()
         pool = self._current_pool()
         pool = pool[~np.isin(pool, np.fromiter(self._taken, dtype=np.intp, count=len(self._taken)))]
         if not pool.size:
@@ -85,15 +103,30 @@ class Proposer:
 
     # --- inside ---
 
-    def _predicted(self, index: IntArray, residuals: FloatArray | None = None) -> FloatArray:
-        """Rate, tok/s/user, TTFT ``[..., n, 3]`` of points under given log residuals (default: none)."""
-        logs = self.belief.baseline(index)
-        if residuals is not None:
-            logs = logs + residuals
-        result: FloatArray = np.exp(
-            np.stack([logs[..., RATE], np.log(1000.0) - logs[..., TPOT], logs[..., TTFT]], axis=-1)
-        )
-        return result
+    def _predicted(self, index: IntArray, residuals: FloatArray) -> FloatArray:
+        """Rate, tok/s/user, TTFT ``[..., n, 3]`` of points under given log residuals."""
+        return _figures(self.belief.baseline(index) + residuals)
+
+    def _follow(self) -> None:
+        """Now and then, look at the whole legal set again with what was learnt, and take sensitivities there."""
+        n = self.belief.observations
+        if not self._moves or n < self._moves[0]:
+            return
+        while self._moves and n >= self._moves[0]:
+            self._moves.popleft()
+        factors = {name: mean for name, (mean, _) in self.belief.factors().items()}
+        now = self.belief.centre
+        if max(abs(v - now.get(name, 0.0)) for name, v in factors.items()) >= MOVED:
+            self._move(factors)
+
+    def _move(self, log_factors: Mapping[str, float]) -> None:
+        """Cover the points nearest to the front of the model under `log_factors`, and those that were tried."""
+        everything = np.arange(self.space.base_size)
+        predicted = _figures(self.belief.physics(everything, log_factors))
+        nearest = self._nearest_rows(everything, predicted, DOMAIN)
+        tried = np.array(sorted({self.space.base(i) for i in self._taken}), dtype=np.intp)
+        self.belief.move(np.union1d(nearest, tried), log_factors)
+        self._pool_at = -1
 
     def _feasible(self, predicted: FloatArray) -> FloatArray:
         """Objectives ``[..., 2]``; points past the TTFT target are moved to the origin, where they gain nothing.
@@ -111,8 +144,7 @@ class Proposer:
         points = list(self._observed)
         if self._pending:
             index = np.array(sorted(self._pending), dtype=np.intp)
-            residuals = self.belief.mean(index) if self.belief.observations else np.zeros((len(index), 3))
-            points.extend(map(tuple, self._feasible(self._predicted(index, residuals))))
+            points.extend(map(tuple, self._feasible(self._predicted(index, self.belief.mean(index)))))
         return Front.of(np.array(points, dtype=np.float64).reshape(-1, 2), self.reference)
 
     def _current_pool(self) -> IntArray:
@@ -122,16 +154,10 @@ class Proposer:
             self._pool_at = n
         return self._pool
 
-    def _choose_domain(self) -> IntArray:
-        space = self.space
-        analytic = np.column_stack([space.rate, space.user, space.ttft_ms])
-        return self._nearest_rows(np.arange(space.base_size), analytic, DOMAIN)
-
     def _choose_pool(self) -> IntArray:
         """The points nearest to the front of the re-calibrated model, every router of each."""
         domain, routers = self.belief.domain, len(self.space.routers)
-        residuals = self.belief.physical_mean() if self.belief.observations else None
-        predicted = self._predicted(domain * routers, residuals)
+        predicted = self._predicted(domain * routers, self.belief.physical_mean())
         rows = self._nearest_rows(domain, predicted, max(POOL // routers, 1))
         pool: IntArray = (rows[:, None] * routers + np.arange(routers)[None, :]).ravel()
         return pool
@@ -151,8 +177,7 @@ class Proposer:
 
     def _nearest(self, pool: IntArray, front: Front) -> int:
         """Without any expected gain: the point closest to the front, feasible ones first."""
-        residuals = self.belief.mean(pool) if self.belief.observations else np.zeros((len(pool), 3))
-        predicted = self._predicted(pool, residuals)
+        predicted = self._predicted(pool, self.belief.mean(pool))
         distance = front.log_distance(predicted[:, :2])
         excess = np.zeros(len(pool))
         if self.slo.ttft_ms is not None:
