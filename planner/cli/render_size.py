@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.cli.output import print_lines, print_table, stdout
 from planner.cli.render_recommendation import interval
 from planner.domain.recommendation import Shortfall
-from planner.search.sizing.answer import GpuAnswer, SizedFleet, SizingAnswer
+from planner.search.sizing.answer import IN_PLACE, SURGE, GpuAnswer, Headroom, SizedFleet, SizingAnswer
 
 PLOT_HEIGHT = 18
 
@@ -54,7 +54,7 @@ def _assumptions(answer: SizingAnswer) -> None:
         own = [
             f"{a.name} {a.value}" for a in entry.assumptions if a.name in ("fabric", "node shape", "price")
         ]
-        if own:
+        if own and len(answer.types) > 1:
             print_lines(f"{entry.gpu}: {'; '.join(own)}")
     print_lines(f"engine groups of at most {answer.largest_group} GPUs are considered")
 
@@ -69,27 +69,25 @@ def _table(sized: list[GpuAnswer]) -> None:
         rows.append(
             [
                 entry.gpu,
-                str(fleet.gpus),
-                _range(fleet.gpus_interval),
+                f"{fleet.gpus} {_range(fleet.gpus_interval)}",
                 fleet.plan.label().replace(" D ", "\nD "),
                 f"{v.tok_s_user:.1f}",
                 f"{v.ttft_ms.value:,.0f}",
-                f"{v.tpot_ms.value:.1f}",
                 f"{fleet.cost.usd_per_hour:,.2f}" if fleet.cost else "-",
                 f"{fleet.cost.usd_per_m_output_tokens:.2f}" if fleet.cost else "-",
             ]
         )
     print_table(
-        ["GPU type", "GPUs", "80 %", "plan", "tok/s/user", "TTFT", "TPOT", "$/h", "$/Mtok"],
+        ["GPU type", "GPUs (80 %)", "plan", "tok/s/user", "TTFT", "$/h", "$/Mtok"],
         rows,
         title="\nSmallest fleet per GPU type, cheapest first (whole nodes; all GPUs owned are paid for)",
-        right=(1, 2, 4, 5, 6, 7, 8),
+        right=(1, 3, 4, 5, 6),
     )
 
 
 def _range(interval_: tuple[int | None, int | None]) -> str:
     low, high = interval_
-    return f"{low if low is not None else '?'}-{high if high is not None else '>10k'}"
+    return f"[{low if low is not None else '?'}-{high if high is not None else '>10k'}]"
 
 
 def _plot(sized: list[GpuAnswer]) -> None:
@@ -125,30 +123,37 @@ def _plot(sized: list[GpuAnswer]) -> None:
 
 
 def _headroom(sized: list[GpuAnswer], answer: SizingAnswer) -> None:
+    """One row per type: what is carried at once in each event, and in brackets after lost groups have started again."""
+    events = [e.event for e in sized[0].fleet.headroom] if sized[0].fleet else []
     rows = []
     for entry in sized:
-        fleet = entry.fleet
-        if fleet is None:
+        if entry.fleet is None:
             continue
-        for k, event in enumerate(fleet.headroom):
-            recovered = (
-                "-" if event.recovered is None else f"{100.0 * event.recovered / answer.load.amount:,.0f} %"
-            )
-            rows.append(
-                [
-                    entry.gpu if k == 0 else "",
-                    event.event + (f"; {event.note}" if event.note else ""),
-                    event.left,
-                    f"{100.0 * event.share:,.0f} %",
-                    recovered,
-                ]
-            )
+        cells = [_share(e, answer.load.amount) for e in entry.fleet.headroom]
+        more = entry.fleet.one_more_lost
+        whole = f"{100.0 * entry.fleet.carries / answer.load.amount:,.0f} %"
+        rows.append([entry.gpu, whole, *cells, f"{more} GPUs" if more is not None else "-"])
     print_table(
-        ["GPU type", "event", "left at worst", "carries", "restarted"],
+        ["GPU type", "whole", *(_EVENT_HEADS.get(e, e) for e in events), f"holds with {_nodes(answer)} lost"],
         rows,
-        title="\nHeadroom: share of the load within the targets at once, and after lost groups start again",
-        right=(3, 4),
+        title="\nHeadroom: share of the load carried at worst (in brackets: after lost groups start again)",
+        right=range(1, len(events) + 3),
     )
+
+
+def _nodes(answer: SizingAnswer) -> str:
+    lost = answer.reserve.spare_nodes + 1
+    return "1 node" if lost == 1 else f"{lost} nodes"
+
+
+_EVENT_HEADS = {IN_PLACE: "in-place rollout", SURGE: "surge needs"}
+
+
+def _share(event: Headroom, load: float) -> str:
+    if event.event == SURGE:
+        return f"+{event.extra_gpus} GPUs" if event.extra_gpus else "idle GPUs do"
+    again = "" if event.recovered is None else f" ({100.0 * event.recovered / load:,.0f} %)"
+    return f"{100.0 * event.share:,.0f} %{again}"
 
 
 def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
@@ -175,8 +180,23 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
             f"one node less carries {answer.load.text(fleet.smaller_carries)}"
             + (f" (binding: {fleet.smaller_binding})" if fleet.smaller_binding else "")
         )
+    if fleet.one_more_lost is not None:
+        print_lines(
+            f"the load still carried with {_nodes(answer)} lost takes {fleet.one_more_lost} GPUs (--spare-nodes)"
+        )
+    for event in fleet.headroom:
+        print_lines(f"{event.event}: {_event_text(event, answer)}")
     basis = "extrapolates in " + ", ".join(v.extrapolates) if v.extrapolates else "interpolates"
     print_lines(f"{v.engine}; weakest source: {v.provenance.value}; {basis}; intervals are 80 %")
+
+
+def _event_text(event: Headroom, answer: SizingAnswer) -> str:
+    if event.event == SURGE:
+        return event.note
+    text = f"{event.left} serve and carry {answer.load.text(event.carries)} ({100.0 * event.share:.0f} %)"
+    if event.recovered is not None:
+        text += f"; {answer.load.text(event.recovered)} once lost groups have started again on what is left"
+    return text
 
 
 def _shortfall(entry: GpuAnswer, shortfall: Shortfall) -> None:

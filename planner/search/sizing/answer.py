@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from planner.domain.deployment import DeploymentPlan
 from planner.domain.errors import Issue
@@ -10,6 +11,9 @@ from planner.domain.evaluation import Evaluation
 from planner.domain.problem import Assumption
 from planner.domain.recommendation import Shortfall
 from planner.search.sizing.load import Load, Reserve
+
+IN_PLACE: Final = "rollout in place, one group in turn"
+SURGE: Final = "rollout by surge, one group beside the old ones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Headroom:
     """What is carried within the targets in one event, as load and as share of the asked load.
 
     `left`: groups that serve, e.g. ``1 of 2 prefill, 1 of 1 decode``. `recovered`: once lost groups have started again
-    on the nodes that are left; None where nothing restarts. `note` says what else the event needs.
+    on the nodes that are left; None where nothing restarts. `extra_gpus`: owned beyond the fleet while it lasts, in whole nodes; `note` says so in words.
     """
 
     event: str
@@ -34,6 +38,7 @@ class Headroom:
     carries: float
     share: float
     recovered: float | None
+    extra_gpus: int
     note: str
 
 
@@ -56,7 +61,8 @@ class SizedFleet:
 
     `evaluation`: at the asked load. `carries`: the most within the targets, limited by `binding`. `gpus_interval`:
     counts if the plan carries as much as the upper and as little as the lower end of its 80 % interval says (None:
-    beyond the limit). `smaller_carries`: what the best plan on one node less carries (None: no such fleet).
+    beyond the limit). `one_more_lost`: GPUs of the smallest fleet that carries the load with one node more lost than was
+    asked for. `smaller_carries`: what the best plan on one node less carries (None: no such fleet).
     """
 
     gpus: int
@@ -67,6 +73,7 @@ class SizedFleet:
     carries: float
     binding: str
     gpus_interval: tuple[int | None, int | None]
+    one_more_lost: int | None
     smaller_carries: float | None
     smaller_binding: str
     cost: Cost | None

@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 from planner.analytic.space import LOADS
 from planner.perf.operators.base import FloatArray
 
-_FRACTIONS: Final = np.geomspace(0.02, 0.9, 14)
-GRID: Final[FloatArray] = np.unique(
-    np.concatenate([_FRACTIONS, np.round(np.geomspace(1.0, LOADS[-1], 60), 2), LOADS])
-)
+GRID: Final[FloatArray] = np.concatenate([np.geomspace(0.02, 0.8, 10), LOADS])
 TINY: Final = 1e-12
 IndexArray = NDArray[np.intp]
 

@@ -12,7 +12,7 @@ from planner.domain.evaluation import Evaluation
 from planner.domain.problem import PlanningProblem
 from planner.domain.provenance import Estimate
 from planner.search.plans import SEQS_HEADROOM, default_router, max_model_len
-from planner.search.sizing.answer import Headroom
+from planner.search.sizing.answer import IN_PLACE, SURGE, Headroom
 from planner.search.sizing.curves import Operating
 from planner.search.sizing.families import DisaggregatedFamily
 from planner.search.sizing.load import Load, LoadKind, Reserve, Targets
@@ -133,9 +133,7 @@ def headroom_of(
         _lost_nodes(search, fleet, targets, shape, lost=lost, nodes=nodes)
         for lost in sorted({1, max(reserve.spare_nodes, 1)})
     ]
-    found.append(
-        _event(search, fleet, targets, "rollout in place, one group in turn", one_group_down(fleet.counts))
-    )
+    found.append(_event(search, fleet, targets, IN_PLACE, one_group_down(fleet.counts)))
     found.append(_surge(search, fleet, targets, shape, owned=owned))
     return tuple(found)
 
@@ -162,6 +160,7 @@ def _event(
         carries=least,
         share=least / search.load.amount,
         recovered=None,
+        extra_gpus=0,
         note="",
     )
 
@@ -169,13 +168,14 @@ def _event(
 def _surge(search: FleetSearch, fleet: Fleet, targets: Targets, shape: Shape, *, owned: int) -> Headroom:
     beside = max(shape.first, shape.second)
     missing = max(fleet.used + beside - owned, 0)
+    extra = -(-missing // search.node) * search.node
     note = (
-        f"the new group needs {beside} GPUs, {owned - fleet.used} are idle"
-        if not missing
-        else f"needs {-(-missing // search.node) * search.node} more GPUs while it lasts ({beside} beside the old ones)"
+        f"the new group needs {beside} GPUs, {owned - fleet.used} are idle: no more are needed"
+        if not extra
+        else f"needs {extra} more GPUs while it lasts ({beside} for the new group, {owned - fleet.used} are idle)"
     )
-    event = _event(search, fleet, targets, "rollout by surge, one group beside the old ones", [fleet.counts])
-    return replace(event, note=note)
+    event = _event(search, fleet, targets, SURGE, [fleet.counts])
+    return replace(event, note=note, extra_gpus=extra)
 
 
 def _carried(search: FleetSearch, fleet: Fleet, counts: Counts, targets: Targets) -> float:

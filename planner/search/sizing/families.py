@@ -17,6 +17,7 @@ from planner.analytic.closed_loop import (
 from planner.analytic.evaluate import Pricer
 from planner.analytic.operating import PREFILL_SATURATION, prefill_ttft_ms
 from planner.analytic.points import prune_decode, prune_prefill
+from planner.analytic.space import LOADS
 from planner.analytic.stack import RoleStack
 from planner.domain.deployment import Role, RolePlan, Strategy
 from planner.domain.engine import EngineProfile
@@ -278,7 +279,9 @@ def _disaggregated(
         return None
     prefill, decode = (role_stack(s.candidates, problem.decode_pool, engine, pricer) for s in spaces)
     kept_p = prune_prefill(prefill, prefill_points(prefill, workload), [pair_key(r) for r in prefill.roles])
-    kept_d = prune_decode(decode_points(decode, workload, GRID[None, :]), [pair_key(r) for r in decode.roles])
+    kept_d = prune_decode(
+        decode_points(decode, workload, LOADS[None, :]), [pair_key(r) for r in decode.roles]
+    )
     prefill, decode = _part(prefill, kept_p), _part(decode, kept_d)
     pairs = _pairs(problem, prefill, decode)
     return DisaggregatedFamily(prefill, decode, workload, pairs) if len(pairs[0]) else None

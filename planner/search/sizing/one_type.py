@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from planner.analytic.evaluate import Pricer
+from planner.analytic.space import MEMORY_TITLES
 from planner.domain.engine import EngineProfile
+from planner.domain.legality import rule_title
 from planner.domain.problem import PlanningProblem
 from planner.domain.recommendation import RankedPlan, Shortfall
 from planner.search.ask import MAX_GPUS
@@ -121,6 +124,7 @@ class _Sizing:
             carries=fleet.carries,
             binding=fleet.binding,
             gpus_interval=self._interval(described),
+            one_more_lost=self._one_more_lost(),
             smaller_carries=below[0].worst if below else (0.0 if owned > node else None),
             smaller_binding=below[0].binding if below else "",
             cost=self._cost(owned, described.evaluation.requests_per_s),
@@ -132,13 +136,19 @@ class _Sizing:
         rate = described.evaluation.output_tok_s_per_gpu
         return self._scaled_size(rate.value / rate.high), self._scaled_size(rate.value / rate.low)
 
+    def _one_more_lost(self) -> int | None:
+        reserve = self.search.reserve
+        return self._size_of(self.load, replace(reserve, spare_nodes=reserve.spare_nodes + 1))
+
     def _scaled_size(self, factor: float) -> int | None:
-        load = Load(self.load.kind, self.load.amount * factor)
+        return self._size_of(Load(self.load.kind, self.load.amount * factor), self.search.reserve)
+
+    def _size_of(self, load: Load, reserve: Reserve) -> int | None:
         search = FleetSearch(
             self.search.families,
             node=self.search.node,
             load=load,
-            reserve=self.search.reserve,
+            reserve=reserve,
             max_gpus=MAX_GPUS,
         )
         found = search.smallest(self.targets)
@@ -196,9 +206,7 @@ class _Sizing:
 
     def shortfall(self, excluded: Counter[str]) -> Shortfall:
         if not self.search.families:
-            top = excluded.most_common(1)
-            reason = f"; most were left out by {top[0][0]}" if top else ""
-            return Shortfall(binding=f"no legal configuration fits{reason}", nearest=None, needed=())
+            return Shortfall(binding=_nothing_fits(excluded), nearest=None, needed=())
         binding, needed = [], []
         for name, without in self._without_one():
             found = self.search.smallest(without)
@@ -258,6 +266,18 @@ class _Sizing:
                 lowest_ttft = min(lowest_ttft, float(curve.ttft_ms.min()))
                 lowest_tpot = min(lowest_tpot, float(curve.tpot_ms.min()))
         return f"lowest anywhere in the space: TTFT {lowest_ttft:,.0f} ms, TPOT {lowest_tpot:.1f} ms (not together)"
+
+
+def _nothing_fits(excluded: Counter[str]) -> str:
+    """Why no configuration is left; one that is legal and only lacks memory tells more than the most frequent rule."""
+    memory = {c: n for c, n in excluded.items() if c in MEMORY_TITLES}
+    counts = Counter(memory) if memory else excluded
+    if not counts:
+        return "no configuration of this strategy exists"
+    code = counts.most_common(1)[0][0]
+    title = MEMORY_TITLES.get(code) or rule_title(code)
+    last = "of the legal ones " if memory else ""
+    return f"no configuration fits; {last}most were left out by {code} ({title})"
 
 
 def label_of(fleet: Fleet) -> str:

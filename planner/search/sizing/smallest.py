@@ -49,12 +49,13 @@ class FleetSearch:
         self.load = load
         self.reserve = reserve
         self.max_gpus = max_gpus // node * node
+        self._known: dict[tuple[Targets, Load], list[_Bounds]] = {}
 
     # --- public ---
 
     def smallest(self, targets: Targets, *, above: int = 0, limit: int | None = None) -> Fleet | None:
         """A fleet that carries the load on the fewest GPUs owned, in whole nodes and more than `above`; None beyond the limit."""
-        bounds = [_Bounds(f, self.load, self.reserve, targets, self.node) for f in self.families]
+        bounds = self._bounds(targets, self.load)
         start = min((b.least_owned for b in bounds), default=self.max_gpus + self.node)
         most = self.max_gpus if limit is None else min(limit // self.node * self.node, self.max_gpus)
         for owned in range(max(start, above + self.node), most + 1, self.node):
@@ -76,9 +77,7 @@ class FleetSearch:
         `enough`: only plans that could carry the load; otherwise those that carry less, too.
         """
         found: list[Fleet] = []
-        for family in self.families:
-            load = self.load if enough else Load(self.load.kind, 0.0)
-            bounds = _Bounds(family, load, self.reserve, targets, self.node)
+        for bounds in self._bounds(targets, self.load if enough else Load(self.load.kind, 0.0)):
             self._best_of(bounds, owned, targets, found)
         return found
 
@@ -93,6 +92,13 @@ class FleetSearch:
         return self._greatest(fleet.family, np.array([fleet.row]), [counts], targets)
 
     # --- one size ---
+
+    def _bounds(self, targets: Targets, load: Load) -> list[_Bounds]:
+        if (targets, load) not in self._known:
+            self._known[targets, load] = [
+                _Bounds(f, load, self.reserve, targets, self.node) for f in self.families
+            ]
+        return self._known[targets, load]
 
     def _carried(self, bounds: _Bounds, owned: int, targets: Targets) -> Fleet | None:
         for rows, cells in _batched(bounds.cells(owned)):
@@ -216,9 +222,8 @@ class _Bounds:
         # whoever loses nodes or a group has at least as many groups more
         more = max(reserve.spare_nodes, 1 if reserve.rollout is Rollout.IN_PLACE else 0)
         two = self.second_gpus > 0
-        with np.errstate(divide="ignore"):
-            need_first = np.ceil(np.where(possible, load.amount / self._per_first, 0.0) * (1.0 - CLOSE))
-            need_second = np.ceil(np.where(possible, load.amount / self._per_second, 0.0) * (1.0 - CLOSE))
+        need_first = np.ceil(load.amount / np.where(possible, self._per_first, np.inf) * (1.0 - CLOSE))
+        need_second = np.ceil(load.amount / np.where(possible, self._per_second, np.inf) * (1.0 - CLOSE))
         self._first = np.maximum(need_first, 1.0) + more
         self._second = np.where(two, np.maximum(need_second, 1.0) + more, 0.0)
         # a surge starts the new group of one role beside the old ones
