@@ -289,8 +289,7 @@ def _fill_role(r: Any, role: EngineRole) -> None:
     r.launch_ms = tables.launch_floor_ms
     r.separate = tables.separate_prefill
     r.reserve_answer = role.reserve_answer
-    # counted in decode steps; an engine that only prefills takes prompts at its next step
-    r.balance_steps = 0.0 if r.kind == st.PREFILL else tables.balance_steps
+    r.balance_steps = tables.balance_steps
     r.host_bytes_s = role.host_tier.gbps * 1e9 if role.host_tier else 0.0
 
 

@@ -179,6 +179,21 @@ def test_a_prompt_waits_for_company_only_while_there_is_other_work() -> None:
     assert simulate(b.aggregated(tables=tables), alone).ttft_ms.p50.value == pytest.approx(10.0)
 
 
+def test_waiting_for_company_is_counted_in_decode_steps_so_a_prefill_engine_takes_prompts_at_once() -> None:
+    traffic = make_traffic(single(4000, 50, 0.3), sessions=300, seed=0, concurrency=24)
+    eager, waiting = (
+        simulate(
+            b.disaggregated(
+                prefill={"groups": 1, "ranks": 4, "tables": replace(b.tables(), balance_steps=steps)},
+                decode={"tables": b.tables()},
+            ),
+            traffic,
+        ).ttft_ms.mean.value
+        for steps in (0.0, 20.0)
+    )
+    assert waiting == pytest.approx(eager)
+
+
 def test_engines_that_keep_room_for_the_answer_queue_instead_of_preempting() -> None:
     traffic = make_traffic(single(200, 400), sessions=200, seed=0, concurrency=40)
     eager, careful = (

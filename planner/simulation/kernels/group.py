@@ -43,7 +43,10 @@ def start_step(s: Any, g: int, now: float) -> None:
     if group.stall_until > now:  # the engine rebuilds its communicators: no step before that is done
         pause += group.stall_until - now
         group.paused_s += group.stall_until - now
-    duration = group_step_s(s, g) + pause
+    step = group_step_s(s, g)
+    if group.with_prefill == 0:
+        group.decode_s = step
+    duration = step + pause
     group.stepping = 1
     group.began = now
     group.steps += 1

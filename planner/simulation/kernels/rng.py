@@ -14,7 +14,6 @@ ACCEPTANCE: Final = 2
 PICKER: Final = 3
 EXPLORE: Final = 4
 RANDOM_ROUTE: Final = 5
-ADMISSION: Final = 6
 
 _MASK = 0xFFFFFFFF
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from planner.simulation.kernels import cache, rng
+from planner.simulation.kernels import cache
 from planner.simulation.kernels import state as st
 from planner.simulation.kernels.heap import push
 from planner.simulation.kernels.jit import inlined, kernel
@@ -29,14 +29,10 @@ def request_of(s: Any, q: int) -> int:
 def enqueue(s: Any, k: int, q: int) -> None:
     """Append sequence `q` to the waiting queue of rank `k`.
 
-    Some engines look at it only after a number of steps (`balance_steps`, for instance to fill the other DP ranks too).
+    Engines look at it only after a number of decode steps (`balance_steps`), as long as they have other work.
     """
     rank = s.rank[k]
-    wait = s.role[rank.role].balance_steps
-    if wait > 0.0:
-        whole = int(wait)
-        more = 1 if rng.uniform(s.world[0].seed, rng.ADMISSION, q, 0) < wait - whole else 0
-        s.seq[q].eligible = s.group[rank.group].steps + whole + more
+    s.seq[q].eligible = s.world[0].now + s.role[rank.role].balance_steps * s.group[rank.group].decode_s
     s.seq[q].rank = k
     s.seq[q].next = -1
     if rank.tail >= 0:
@@ -228,7 +224,7 @@ def _admit(s: Any, k: int, now: float, budget: int, forced: bool) -> None:
     while rank.waiting > 0 and rank.running < role.max_seqs and budget > 0:
         q = rank.head
         seq = s.seq[q]
-        if not forced and s.group[rank.group].steps < seq.eligible:
+        if not forced and now < seq.eligible:
             return
         req = s.req[request_of(s, q)]
         hit = 0

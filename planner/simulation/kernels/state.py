@@ -77,7 +77,7 @@ REQUEST: Final = np.dtype(
 SEQUENCE: Final = np.dtype(
     [
         ("last", _F), ("rank", _I), ("next", _I), ("computed", _I), ("tokens", _I), ("stop", _I), ("blocks", _I), ("private", _I),
-        ("refs", _I), ("sched", _I), ("draws", _I), ("eligible", _I), ("status", _I),
+        ("refs", _I), ("sched", _I), ("draws", _I), ("eligible", _F), ("status", _I),
     ],
     align=True,
 )  # fmt: skip
@@ -118,7 +118,7 @@ GROUP: Final = np.dtype(
         ("role", _I), ("first", _I), ("end", _I), ("stepping", _I), ("woken", _I), ("with_prefill", _I), ("began", _F),
         ("steps", _I), ("dbo_steps", _I), ("dummy", _I), ("eplb_in", _I), ("since_eplb", _I), ("rearranged", _I),
         ("busy_s", _F), ("straggler_s", _F), ("paused_s", _F), ("experts_scale", _F),
-        ("stall_until", _F),
+        ("stall_until", _F), ("decode_s", _F),
     ],
     align=True,
 )  # fmt: skip
