@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Result files to fit to; the imported ones when left out.")
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Result file, folder, campaign folder (imported on the way) or study; repeatable. "
+            "Default: all that was imported.",
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Only measurements of this model.")] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="Only measurements on this GPU.")] = None,
@@ -39,18 +44,21 @@ def calibrate(
     """
     from planner.measurements.fitting import fit_scopes
     from planner.measurements.names import CatalogueNames
+    from planner.search.campaigns.sources import measurements_from
     from planner.storage.store import open_store
 
     names = CatalogueNames(profiles=profiles)
+    wanted = (
+        names.model(model) if model else None,
+        names.known_gpu(gpu) if gpu else None,
+        engine_version,
+    )
     with open_store() as store:
-        if files:
-            stored = _from_files(files, names)
+        if sources:
+            found = measurements_from(store, sources, profiles=profiles, keep=not dry_run)
+            stored = tuple(s for s in found if _matches(s, *wanted))
         else:
-            stored = store.measurements.list(
-                model=names.model(model) if model else None,
-                gpu=names.gpu(gpu) if gpu else None,
-                engine_version=engine_version,
-            )
+            stored = store.measurements.list(model=wanted[0], gpu=wanted[1], engine_version=wanted[2])
         fitted = fit_scopes(stored, profiles=profiles, created_at=store.database.clock())
         if not dry_run:
             _save(store, fitted)
@@ -63,13 +71,9 @@ def calibrate(
         stderr().print("nothing was stored (--dry-run)")
 
 
-def _from_files(files: list[Path], names: Any) -> tuple[StoredMeasurement, ...]:
-    from planner.measurements.importing import read_files
-    from planner.storage.measured import StoredMeasurement, measurement_hash
-
-    read, _ = read_files(files, names=names)
-    unique = {measurement_hash(m): m for f in read for m in f.measurements}
-    return tuple(StoredMeasurement(hash=h, measurement=m) for h, m in unique.items())
+def _matches(stored: StoredMeasurement, model: str | None, gpu: str | None, version: str | None) -> bool:
+    m = stored.measurement
+    return model in {None, m.model} and gpu in {None, m.gpu} and version in {None, m.engine_version}
 
 
 def _save(store: Store, fitted: tuple[FittedScope, ...]) -> None:

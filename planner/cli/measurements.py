@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.output import emit_json, print_table, stderr, stdout
 from planner.domain.deployment import Role
-from planner.domain.errors import InputError, Issue
+from planner.domain.errors import InputError, Issue, MissingDataError
 
 if TYPE_CHECKING:
     from planner.domain.measurement import Latency, Measurement
@@ -146,7 +146,7 @@ def list_command(
     with open_store() as store:
         found = store.measurements.list(
             model=names.model(model) if model else None,
-            gpu=names.gpu(gpu) if gpu else None,
+            gpu=names.known_gpu(gpu) if gpu else None,
             engine_version=engine_version,
         )
     if json:
@@ -215,7 +215,7 @@ def export(
         else:
             found = store.measurements.list()
         if not found:
-            raise InputError(_nothing_to_export())
+            raise MissingDataError(_nothing_to_export())
         if raw:
             hashes = {s.measurement.origin.raw_sha256 for s in found}
             if len(hashes) > 1:

@@ -74,6 +74,8 @@ _MISSING: Final[Mapping[str, Issue]] = {
         fix="add --concurrency or --request-rate, e.g. --concurrency 256",
     ),
 }
+# what an importer may find wrong about the widths; stating them settles it
+_ABOUT_WIDTHS: Final = {"measurement.gpus_inconsistent", "measurement.pipeline_parallel"}
 # settings where a file and a flag may disagree
 _OVERRIDABLE: Final = (*_MISSING, "dbo", "eplb", "mtp", "draft_tokens", "quantization")
 
@@ -89,6 +91,10 @@ class Names(Protocol):
         """Catalogue id of a GPU name."""
         ...
 
+    def unknown_gpu(self, name: str) -> Issue | None:
+        """Why a GPU name is refused; None when it may be recorded."""
+        ...
+
 
 class AsWritten:
     """Names kept as they are."""
@@ -100,6 +106,10 @@ class AsWritten:
     def gpu(self, name: str) -> str:
         """The name itself."""
         return name
+
+    def unknown_gpu(self, name: str) -> Issue | None:
+        """Every name may be recorded."""
+        del name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +123,15 @@ class Completed:
 def complete(draft: Draft, supplied: Supplied, *, names: Names, origin: MeasurementOrigin) -> Completed:
     """Turn a draft into a measurement.
 
-    Issues: ``measurement.missing_<field>``, ``measurement.conflict``, ``engine.unknown``, ``measurement.no_result``
-    and whatever the importer found. `origin` is completed with the position, date and what was supplied.
+    Issues: ``measurement.missing_<field>``, ``measurement.conflict``, ``gpu.unknown``, ``engine.unknown``,
+    ``measurement.no_result`` and whatever the importer found. `origin` is completed with the position, date and what was supplied.
     """
     merged, used, conflicts = _merge(draft, supplied, names)
-    found = () if "roles" in used and supplied.override else draft.issues
-    missing = [n for n in _MISSING if _absent(getattr(merged, n)) and not (n == "roles" and found)]
-    issues = [*found, *conflicts, *(_MISSING[n] for n in missing)]
+    stated_widths = "roles" in used and supplied.override
+    found = [i for i in draft.issues if not (stated_widths and i.code in _ABOUT_WIDTHS)]
+    about_widths = any(i.code in _ABOUT_WIDTHS for i in found)
+    missing = [n for n in _MISSING if _absent(getattr(merged, n)) and not (n == "roles" and about_widths)]
+    issues = [*found, *conflicts, *(_MISSING[n] for n in missing), *_unknown_gpus(merged, names, used)]
     engine_name = engine(merged.engine)
     if merged.engine is not None and engine_name is None:
         issues.append(_unknown_engine(merged.engine))
@@ -170,6 +182,13 @@ def complete(draft: Draft, supplied: Supplied, *, names: Names, origin: Measurem
         flags=_flags(merged),
     )
     return Completed(measurement=measurement)
+
+
+def _unknown_gpus(draft: Draft, names: Names, used: Mapping[str, str]) -> list[Issue]:
+    """GPUs that no prediction could be made for."""
+    of_roles = [] if "gpu" in used else [r.gpu for r in draft.roles]
+    mentioned = dict.fromkeys(g for g in (draft.gpu, *of_roles) if g)
+    return [issue for g in mentioned if (issue := names.unknown_gpu(g)) is not None]
 
 
 def _absent(value: object) -> bool:

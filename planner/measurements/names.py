@@ -7,8 +7,9 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from planner.catalog.lookup import find_file
+from planner.catalog.lookup import find_file, unknown
 from planner.catalog.models import list_models
+from planner.domain.errors import InputError, Issue
 
 # a GPU as Kubernetes labels it: NVIDIA-H100-80GB-HBM3, NVIDIA-H200; or as InferenceX names runners: b200-dgxc, h200-nv
 _LABEL = re.compile(r"(?:nvidia|amd|instinct)[-_ ]+", re.IGNORECASE)
@@ -18,7 +19,7 @@ _RUNNER = re.compile(r"[-_ ].*$")
 
 
 class CatalogueNames:
-    """Ids of the catalogue; a name it does not know is kept, so that unknown hardware can still be recorded."""
+    """Ids of the catalogue. A model it does not know is kept under its name; a GPU it does not know is refused."""
 
     def __init__(self, *, profiles: Path | None = None) -> None:
         self._profiles = profiles
@@ -35,6 +36,19 @@ class CatalogueNames:
         if name not in self._gpus:
             self._gpus[name] = self._find_gpu(name)
         return self._gpus[name]
+
+    def unknown_gpu(self, name: str) -> Issue | None:
+        """``gpu.unknown`` with near names, unless the catalogue has the GPU."""
+        if find_file("gpus", self.gpu(name), overlay=self._profiles) is not None:
+            return None
+        return unknown("gpus", name, noun="gpu", overlay=self._profiles)
+
+    def known_gpu(self, name: str) -> str:
+        """Id of a GPU that a user asks for; InputError ``gpu.unknown``."""
+        issue = self.unknown_gpu(name)
+        if issue is not None:
+            raise InputError(issue)
+        return self.gpu(name)
 
     def _find_gpu(self, name: str) -> str:
         bare = _LABEL.sub("", name.strip())

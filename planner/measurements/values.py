@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 
 from planner.domain.engine import EngineName
@@ -13,6 +15,8 @@ from planner.domain.measurement import Latency
 Json = Any  # parsed JSON, YAML or a CSV row of another tool; narrowed by the functions below
 
 _ABSURD: Final = 1e15  # no count, rate or time of a benchmark is larger
+_BLANK: Final = {"", "-", "--", "n/a", "na", "none", "null", "unknown", "unlimited", "not stated", "?"}
+_unreadable: ContextVar[list[str] | None] = ContextVar("unreadable numbers", default=None)
 _TRUE: Final = {"true", "yes", "on", "1", "enabled"}
 _FALSE: Final = {"false", "no", "off", "0", "disabled", "none"}
 
@@ -76,14 +80,31 @@ def first(document: Json, *paths: str) -> Json:
     return None
 
 
+@contextmanager
+def unreadable_numbers() -> Iterator[list[str]]:
+    """Collects, while it is open, every text that stood where `number` wanted a number and is neither one nor a blank."""
+    found: list[str] = []
+    token = _unreadable.set(found)
+    try:
+        yield found
+    finally:
+        _unreadable.reset(token)
+
+
 def number(value: Json) -> float | None:
-    """A finite float from a number or numeric text; None for anything else, booleans included."""
+    """A finite float from a number or numeric text; None for anything else, booleans included.
+
+    Text that means something else is reported to `unreadable_numbers`.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
         try:
             value = float(value.strip())
         except ValueError:
+            found = _unreadable.get()
+            if found is not None and value.strip().lower() not in _BLANK:
+                found.append(value)
             return None
     if isinstance(value, int | float) and abs(value) < _ABSURD:  # NaN compares false
         return float(value)

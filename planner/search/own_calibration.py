@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 
 from planner.domain.calibration import Calibration, CalibrationScope
+from planner.domain.errors import Issue
 
 
-def stored_calibration(scope: CalibrationScope) -> Calibration | None:
+def stored_calibration(scope: CalibrationScope) -> Calibration | Issue | None:
     """The newest calibration stored for `scope`; None when there is none, or no database yet.
 
-    Raises StoreError when there is a database that cannot be read.
+    An Issue when there is a database that cannot be read, for instance because a newer program has migrated it.
     """
     if not os.environ.get("WIDEPLAN_DATABASE_URL"):
         from platformdirs import user_data_path
 
         if not (user_data_path("wideplan") / "wideplan.db").exists():
             return None
+    from planner.storage.errors import StoreError
     from planner.storage.store import open_store
 
-    with open_store() as store:
-        return store.calibrations.latest(scope)
+    try:
+        with open_store() as store:
+            return store.calibrations.latest(scope)
+    except StoreError as error:
+        return error.issues[0]

@@ -103,7 +103,7 @@ def test_missing_facts_are_named_with_their_flags(planner: Planner, tmp_path: Pa
     ("arguments", "code", "status"),
     [
         (("show", "ffffffff"), "measurement.unknown", 3),
-        (("export",), "measurement.none_stored", 2),
+        (("export",), "measurement.none_stored", 3),
         (("import", "absent.json"), "measurement.file", 2),
         (("import", "x.json", "--aggregated", "wide"), "measurement.widths", 2),
         (("import", "x.json", "--aggregated", "tp8", "--decode", "tp8"), "measurement.widths", 2),

@@ -149,7 +149,7 @@ def test_calibrate_command_stores_and_reports(
     assert "error[calibration.no_measurements]" in complaint
     reports = tmp_path / "reports.yaml"
     reports.write_text(to_yaml([to_report(s.measurement, uid=s.hash) for s in measured()[:4]]))
-    text, _ = planner("calibrate", str(reports), "--dry-run")
+    text, _ = planner("calibrate", "--from", str(reports), "--dry-run")
     assert "calibrated (n=4)" in text
     assert "* prior band, not yet from your own measurements (90% needs 9 of them)" in text
     assert max(map(len, text.splitlines())) <= 100
@@ -170,3 +170,40 @@ def test_calibrate_command_stores_and_reports(
         )
     assert found is not None
     assert found.n == 4
+
+
+def test_calibrating_from_files_imports_them_and_a_study_means_its_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("WIDEPLAN_DATABASE_URL", raising=False)
+
+    def planner(*arguments: str, status: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as left:
+            main([*arguments])
+        printed = capsys.readouterr()
+        assert (left.value.code or 0) == status, printed.err
+        return printed.out, printed.err
+
+    from planner.search.ask import Request, build_problem
+    from planner.search.studies.runner import Settings, create_study
+    from planner.storage.store import open_store
+
+    asked = Request(model="deepseek-ai/DeepSeek-R1", gpu="h200-sxm", gpus=16, isl=1000, osl=100)
+    with open_store() as store:
+        create_study(store, build_problem(asked)[0], Settings(trials=3), name="r1")
+    assert "error[calibration.source_unknown]" in planner("calibrate", "--from", "r2", status=2)[1]
+    assert "error[calibration.study_not_measured]" in planner("calibrate", "--from", "r1", status=3)[1]
+    reports = tmp_path / "reports.yaml"
+    reports.write_text(to_yaml([to_report(s.measurement, uid=s.hash) for s in measured()[:4]]))
+    planner("calibrate", "--from", str(reports), "--dry-run")
+    with open_store() as store:
+        assert store.measurements.count() == 0
+    (from_file,) = json.loads(planner("calibrate", "--from", str(reports), "--json")[0])["scopes"]
+    with open_store() as store:
+        assert store.measurements.count() == 4
+    (from_study,) = json.loads(planner("calibrate", "--from", "r1", "--dry-run", "--json")[0])["scopes"]
+    assert from_study["calibration"]["measurements"] == from_file["calibration"]["measurements"]
+    assert len(from_study["calibration"]["measurements"]) == 4
+    assert "error[gpu.unknown]" in planner("calibrate", "--gpu", "h2000", status=2)[1]
+    assert "error[calibration.no_measurements]" in planner("calibrate", "--gpu", "b200-sxm", status=3)[1]

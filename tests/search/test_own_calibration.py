@@ -123,3 +123,17 @@ def test_trusted_means_some_metric_better_and_none_worse(before, after, trusted)
     found = replace(calibration(), improvements=improvements)
     assert found.trusted is trusted
     assert bool(found.distrust) is not trusted
+
+
+def test_a_database_of_a_newer_program_does_not_stop_a_recommendation(planner_cli, tmp_path) -> None:
+    import sqlite3
+
+    home = home_with(calibration(), tmp_path)
+    with sqlite3.connect(tmp_path / "wideplan" / "wideplan.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    (said,) = [a for a in ask(planner_cli, home)["assumptions"] if a["name"] == "calibration"]
+    assert "not looked up" in said["value"]
+    assert "store.newer" in said["why"]
+    forced = planner_cli("recommend", "gpt-oss-120b-h200x8", "--calibration", env={"XDG_DATA_HOME": home})
+    assert forced.returncode == 3
+    assert "error[store.newer]" in forced.stderr

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad, MeasurementFlag
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, Totals
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import (
     Json,
     at,
@@ -41,39 +42,41 @@ class AiperfImporter:
 
     def read(self, document: Document) -> tuple[Draft, ...]:
         """One draft: an export is one run."""
-        value = document.value
-        config = section(value, "input_config")
-        isl_mean = positive(at(value, "input_sequence_length.avg"))
-        spread = number(at(value, "input_sequence_length.std")) or 0.0
-        requests_per_s = number(at(value, "request_throughput.avg"))
-        duration_s = positive(at(value, "benchmark_duration.avg"))
-        cancelled = value.get("was_cancelled") is True or value.get("is_complete") is False
-        return (
-            Draft(
-                model=_model(config),
-                isl=rounded(isl_mean),
-                osl=rounded(at(value, "output_sequence_length.avg")),
-                length_cv=spread / isl_mean if isl_mean else 0.0,
-                load=_load(config),
-                totals=Totals(
-                    output_tok_s=number(at(value, "output_token_throughput.avg")),
-                    input_tok_s=_input_rate(value, requests_per_s, isl_mean, duration_s),
-                    requests_per_s=requests_per_s,
-                ),
-                ttft=_latency(value, "time_to_first_token"),
-                tpot=_latency(value, "inter_token_latency"),
-                itl=_latency(value, "inter_chunk_latency"),
-                e2e=_latency(value, "request_latency"),
-                completed=integer(at(value, "request_count.avg")),
-                failed=integer(at(value, "error_request_count.avg")) or 0,
-                duration_s=duration_s,
-                warm_up=bool(value.get("warmup_metrics")) or bool(_find(config, "warmup_request_count")),
-                measured_at=_time(value.get("start_time")),
-                tool_version=text(value.get("aiperf_version")),
-                acceptance_length=positive(at(value, "spec_decode_acceptance_length.avg")),
-                flags=(MeasurementFlag.CANCELLED,) if cancelled else (),
-            ),
-        )
+        return (_draft(document.value),)
+
+
+@checked
+def _draft(value: Mapping[str, Json]) -> Draft:
+    config = section(value, "input_config")
+    isl_mean = positive(at(value, "input_sequence_length.avg"))
+    spread = number(at(value, "input_sequence_length.std")) or 0.0
+    requests_per_s = number(at(value, "request_throughput.avg"))
+    duration_s = positive(at(value, "benchmark_duration.avg"))
+    cancelled = value.get("was_cancelled") is True or value.get("is_complete") is False
+    return Draft(
+        model=_model(config),
+        isl=rounded(isl_mean),
+        osl=rounded(at(value, "output_sequence_length.avg")),
+        length_cv=spread / isl_mean if isl_mean else 0.0,
+        load=_load(config),
+        totals=Totals(
+            output_tok_s=number(at(value, "output_token_throughput.avg")),
+            input_tok_s=_input_rate(value, requests_per_s, isl_mean, duration_s),
+            requests_per_s=requests_per_s,
+        ),
+        ttft=_latency(value, "time_to_first_token"),
+        tpot=_latency(value, "inter_token_latency"),
+        itl=_latency(value, "inter_chunk_latency"),
+        e2e=_latency(value, "request_latency"),
+        completed=integer(at(value, "request_count.avg")),
+        failed=integer(at(value, "error_request_count.avg")) or 0,
+        duration_s=duration_s,
+        warm_up=bool(value.get("warmup_metrics")) or bool(_find(config, "warmup_request_count")),
+        measured_at=_time(value.get("start_time")),
+        tool_version=text(value.get("aiperf_version")),
+        acceptance_length=positive(at(value, "spec_decode_acceptance_length.avg")),
+        flags=(MeasurementFlag.CANCELLED,) if cancelled else (),
+    )
 
 
 def _latency(value: Mapping[str, Json], name: str) -> Latency:

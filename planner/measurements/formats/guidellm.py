@@ -14,6 +14,7 @@ from planner.domain.errors import Issue
 from planner.domain.measurement import BenchmarkFormat, MeasuredLoad
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, Totals
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import (
     Json,
     at,
@@ -61,6 +62,7 @@ class GuidellmImporter:
         )
 
 
+@checked
 def _draft(benchmark: Mapping[str, Json], report: Mapping[str, Json], *, position: str) -> Draft:
     metrics = section(benchmark, "metrics")
 

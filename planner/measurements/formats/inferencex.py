@@ -15,6 +15,7 @@ from planner.domain.errors import Issue
 from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad, MeasurementFlag
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, RoleDraft, Totals
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import (
     RANDOM_CV,
     Json,
@@ -47,6 +48,7 @@ class InferenceXImporter:
         return tuple(_draft(v, position) for position, v in document.runs())
 
 
+@checked
 def _draft(run: Mapping[str, Json], position: str) -> Draft:
     disaggregated = switch(run.get("disagg")) is True
     roles, issues = _two_pools(run) if disaggregated else _one_pool(run)

@@ -19,6 +19,7 @@ from planner.domain.errors import Issue
 from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, RoleDraft, Totals
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import (
     Json,
     at,
@@ -65,6 +66,7 @@ def _is_report(value: Json) -> bool:
     )
 
 
+@checked
 def _draft(value: Mapping[str, Json], position: str) -> Draft:
     version = str(value["version"])
     if version not in VERSIONS:

@@ -14,6 +14,7 @@ from planner.domain.deployment import Role
 from planner.domain.measurement import BenchmarkFormat, MeasuredLoad
 from planner.measurements.documents import Document
 from planner.measurements.draft import Draft, RoleDraft, Totals, from_widths, parse_role
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import (
     Json,
     first,
@@ -64,6 +65,7 @@ def _is_sweep(document: Document) -> bool:
     return document.in_sweep or all("run_number" in v for _, v in document.runs())
 
 
+@checked
 def _draft(raw: Mapping[str, Json], position: str, document: Document) -> Draft:
     # 0.8 wrote "request_goodput:"; keys are compared without the stray colon
     run = {k.rstrip(":"): v for k, v in raw.items()}

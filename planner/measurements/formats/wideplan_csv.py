@@ -17,6 +17,7 @@ from planner.domain.errors import Issue
 from planner.domain.measurement import BenchmarkFormat, Latency, MeasuredLoad, MeasurementFlag
 from planner.measurements.documents import Document, Kind
 from planner.measurements.draft import Draft, RoleDraft, Totals
+from planner.measurements.formats.checked import checked
 from planner.measurements.values import RANDOM_CV, Json, integer, mean_of_nominal, positive, switch, text
 
 _REQUIRED = {"model", "gpu", "mode", "decode_tp", "isl", "osl", "concurrency", "output_tok_s_per_gpu"}
@@ -44,6 +45,7 @@ class WideplanCsvImporter:
         return tuple(_draft(row, position) for position, row in document.runs())
 
 
+@checked
 def _draft(row: Mapping[str, Json], position: str) -> Draft:
     roles, issues = _roles(row)
     totals, inferred = _totals(row, roles)
