@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli import simulate_scaling as scaling
 from planner.cli.output import emit_json
 
 Workload = Annotated[
@@ -69,14 +70,51 @@ def simulate(
         Path | None, typer.Option("--trace", help="Write every request: .csv, otherwise JSON lines.")
     ] = None,
     html: Html = None,
+    autoscale: scaling.Autoscale = False,
+    scenario: scaling.Scenario = None,
+    peak_rps: scaling.PeakRps = None,
+    trough_rps: scaling.TroughRps = None,
+    period: scaling.Period = None,
+    load_curve: scaling.LoadCurveFile = None,
+    cold_start_s: scaling.ColdStart = None,
+    metric: scaling.MetricOption = None,
+    target: scaling.TargetOption = None,
+    min_groups: scaling.MinGroups = None,
+    max_groups: scaling.MaxGroups = None,
+    sync_s: scaling.SyncS = None,
+    stabilisation_s: scaling.StabilisationS = None,
+    scale_step: scaling.ScaleStep = None,
+    ttft_ms: scaling.TtftMs = None,
+    tpot_ms: scaling.TpotMs = None,
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:
-    """Simulate a plan: routers, queues, caches, transfers, lockstep ranks.
+    """Simulate a plan: routers, queues, caches, transfers, lockstep ranks; with --autoscale, groups that come and go.
 
-    Warm-up requests (the first tenth, and a closed loop's first wave) and a closed loop's run-down are left out of the figures.
+    Warm-up requests (the first tenth, and a closed loop's first wave) and a closed loop's run-down are left out of the
+    figures. Under a load curve every request counts.
     """
     from dataclasses import replace
+
+    flags = scaling.ScalingFlags(
+        peak_rps=peak_rps, trough_rps=trough_rps, period=period, load_curve=load_curve, cold_start_s=cold_start_s,
+        metric=metric, target=target, min_groups=min_groups, max_groups=max_groups, sync_s=sync_s,
+        stabilisation_s=stabilisation_s, scale_step=scale_step, ttft_ms=ttft_ms, tpot_ms=tpot_ms,
+    )  # fmt: skip
+    if autoscale or scenario is not None:
+        conflicting = [
+            name
+            for name, given in (
+                ("--arrival", arrival != "closed"), ("--concurrency", concurrency is not None),
+                ("--rate", rate is not None), ("--spread-s", spread_s is not None), ("--trace", trace is not None),
+                ("--requests", requests is not None and autoscale),
+            )
+            if given
+        ]  # fmt: skip
+        scaling.require_known_mode(autoscale=autoscale, scenario=scenario, conflicting=conflicting)
+        basics = scaling.basics_of(flags)
+    else:
+        scaling.require_no_scaling(flags)
 
     from planner.cli.simulation_inputs import Inputs, asked, notes_on_plan, prepare, progress
     from planner.simulation.collect import trace as trace_rows
@@ -86,6 +124,22 @@ def simulate(
 
     inputs = Inputs(plan=plan, router=router, scrape_ms=scrape_ms, host_kv_gib=host_kv_gib, profiles=profiles)
     chosen, cluster = prepare(inputs)
+    if autoscale or scenario is not None:
+        shape = scaling.shape_asked(
+            chosen, workload=workload, length_cv=length_cv, shared_prefix=shared_prefix
+        )
+        scaling.run_autoscale(
+            chosen,
+            cluster,
+            flags,
+            basics,
+            shape=shape,
+            seed=seed,
+            replications=replications,
+            json=json,
+            html=html,
+        )
+        return
     wanted = asked(
         chosen, workload=workload, arrival=arrival, concurrency=concurrency, rate=rate, requests=requests,
         arrival_cv=arrival_cv, length_cv=length_cv, spread_s=spread_s, shared_prefix=shared_prefix,

@@ -30,11 +30,11 @@ from planner.simulation.traffic import Arrival, Shape, make_traffic
 HEADROOM = 0.8  # of what the plan carries at its own load, one group is meant to carry while scaling
 MOST_GPUS = 4096
 
-STATIC_PEAK = "static, sized for the peak"
-STATIC_MEAN = "static, sized for the mean"
+STATIC_PEAK = "static for the peak"
+STATIC_MEAN = "static for the mean"
 TOGETHER = "scaled together"
-INDEPENDENT = "scaled independently"
-NO_COLD_START = "independently, no cold start"
+INDEPENDENT = "scaled per role"
+NO_COLD_START = "per role, cold start 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def measure_capacity(
                     code="scaling.capacity",
                     what=f"{role.name}: no {metrics[role.name]} to be seen in {end - begin:.1f} s at the plan's load",
                     why="an autoscaler needs a metric that grows with the load",
-                    fix=f"another metric for the role: --{role.name}-metric, or a longer workload",
+                    fix=f"another metric for the role: --metric {role.name}=running, or a longer workload",
                 )
             )
         per_group[role.name] = sum(inside) / len(inside) / role.groups
@@ -151,7 +151,7 @@ def size_roles(
                     code="scaling.bounds",
                     what=f"{role.name}: between {a.least} and {most} groups",
                     why="at least one group must serve, and the most cannot be below the least",
-                    fix=f"--min-{role.name} 1 --max-{role.name} {max(a.least, peak)}",
+                    fix=f"--min-groups {role.name}=1 --max-groups {role.name}={max(a.least, peak)}",
                 )
             )
         elif most * per_group > MOST_GPUS:
@@ -279,7 +279,7 @@ def compare_scaling(
             if progress is not None:
                 progress(sum(done), total)
 
-        # static sizes may exceed --max-…: they show what would have been needed
+        # static sizes may exceed --max-groups: they show what would have been needed
         room = replace(cluster, roles=tuple(replace(r, groups=v.most[r.name]) for r in cluster.roles))
         pools = pools_of(room, cold_s=v.cold_s)
         for pool in pools:

@@ -37,6 +37,7 @@ class RoleLife:
     gpu_hours: float
     starting_gpu_hours: float
     draining_gpu_hours: float
+    longest_drain_s: float
     most: int
     least: int
     groups: tuple[float, ...]  # serving, mean per window
@@ -173,6 +174,7 @@ def _life(spans: Sequence[Span], role: str, edges: np.ndarray) -> RoleLife:
         gpu_hours=gpu_hours(own, until_s=end),
         starting_gpu_hours=gpu_hours(own, until_s=end, phase=Phase.STARTING),
         draining_gpu_hours=gpu_hours(own, until_s=end, phase=Phase.DRAINING),
+        longest_drain_s=max((s.to_s - s.from_s for s in own if s.phase is Phase.DRAINING), default=0.0),
         most=max(counts),
         least=min(counts),
         groups=mean_groups(own, edges, (Phase.SERVING,)),

@@ -26,10 +26,10 @@ class Metric(StrEnum):
 
 
 UNIT = {
-    Metric.RUNNING: "requests per group",
-    Metric.BACKLOG: "prompt tokens per group",
-    Metric.KV: "of a group's KV cache",
-    Metric.UTILISATION: "of a group's ranks busy",
+    Metric.RUNNING: "requests",
+    Metric.BACKLOG: "prompt tokens waiting",
+    Metric.KV: "KV cache in use",
+    Metric.UTILISATION: "ranks with work",
 }
 
 
