@@ -16,14 +16,13 @@ from planner.cli.recipes_page import (
     interval,
     published_text,
     targets_text,
+    traffic_text,
 )
 
 if TYPE_CHECKING:
     from planner.domain.recipe import ExpectedOutcome, PlannedOutcome, Recipe
 
 app = typer.Typer(no_args_is_help=True)
-app.command("new")(new)
-app.command("check")(check)
 
 
 @app.command("list")
@@ -51,7 +50,7 @@ def list_command(profiles: o.Profiles = None, json: o.Json = False) -> None:
             right=(2, 3, 4, 5),
         )
     stdout().print(
-        "Targets in ms; rates are output tokens/s per GPU owned. planner recipes show NAME says the plan and why.",
+        "Targets in ms; rates are output tokens/s per GPU owned. The plan and why: planner recipes show NAME.",
         soft_wrap=True,
     )
 
@@ -77,10 +76,7 @@ def show(
     for pool in recipe.pools:
         node = f", node shape {pool.node}" if pool.node else ""
         print_lines(f"hardware  {pool.gpus} x {pool.gpu} over {pool.fabric}{node}")
-    w = recipe.workload
-    print_lines(
-        f"traffic   {w.isl:,} tokens in / {w.osl:,} out, {100 * w.prefix_hit:g} % of prompts in cache"
-    )
+    print_lines(f"traffic   {traffic_text(recipe)}")
     print_lines(f"targets   {targets_text(recipe)} (medians)")
     if recipe.strategies:
         print_lines(f"only      {', '.join(s.value for s in recipe.strategies)}")
@@ -89,6 +85,10 @@ def show(
     if recipe.expected is not None:
         _print_published(recipe.expected, planned)
     _print_commands(name, recipe, planned)
+
+
+app.command("new")(new)
+app.command("check")(check)
 
 
 def _print_planned(p: PlannedOutcome) -> None:
@@ -128,6 +128,8 @@ def _print_published(e: ExpectedOutcome, planned: PlannedOutcome | None) -> None
     out.print("\n[bold]Published[/bold]" + ("" if e.source.confirmed else " (not confirmed)"))
     ours = planned.figures.output_tok_s_per_gpu if planned and planned.figures else None
     beside = f"; expected here {interval(ours)}" if ours else ""
+    if ours is not None and not e.overlaps(ours):
+        beside += ", which does not reach it"
     kind = f", {e.strategy.value}" if e.strategy else ""
     print_lines(f"{published_text(e)} output tok/s/GPU{kind}{beside}")
     print_lines(f"{e.source.source}; {e.source.date}{'; ' + e.source.note if e.source.note else ''}")

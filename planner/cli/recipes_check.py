@@ -66,7 +66,7 @@ def check(
         stdout().print(page, markup=False, soft_wrap=True)
     if failed:
         sys.stderr.write(
-            f"{len(failed)} differ; if that is meant: planner recipes check --update{_arguments(names)}\n"
+            f"{', '.join(failed)}: if that is meant, planner recipes check --update{_arguments(names)}\n"
         )
         raise typer.Exit(int(ExitCode.ANSWERED_NO))
 

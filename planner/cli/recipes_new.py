@@ -169,7 +169,7 @@ def _why(problem: PlanningProblem, flags: Request, origin: Recipe | None) -> str
         hardware = " and ".join(f"{p.gpus} x {p.gpu.id}" for p in pools)
         return f"{problem.model.id} on {hardware} for {w.isl:,} tokens in and {w.osl:,} out."
     changed = [
-        f"--{field.name.replace('_', '-')} {_plain(getattr(flags, field.name))}"
+        f"--{'cluster' if field.name == 'node' else field.name.replace('_', '-')} {_plain(getattr(flags, field.name))}"
         for field in fields(flags)
         if field.name not in {"profiles", "calibration"} and getattr(flags, field.name) is not None
     ]

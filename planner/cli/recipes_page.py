@@ -27,6 +27,7 @@ Named questions with the plan this version answers. Written by `planner recipes 
 
 Rates are output tokens/s per GPU owned with the 80 % interval; TTFT and TPOT are medians in ms; costs are $ per million output tokens.
 Published rates come from other engines or settings unless the recipe says otherwise: the recipe file names the source and what differs.
+*Outside* marks a published rate that our interval does not reach.
 """
 
 
@@ -63,8 +64,8 @@ def hardware_text(r: Recipe) -> str:
 
 def traffic_text(r: Recipe) -> str:
     """Tokens in and out, with the share of prompts that is in cache where there is any."""
-    hit = f" {100 * r.workload.prefix_hit:.0f} % hit" if r.workload.prefix_hit else ""
-    return f"{r.workload.isl}/{r.workload.osl}{hit}"
+    hit = f", {100 * r.workload.prefix_hit:.0f} % of prompts in cache" if r.workload.prefix_hit else ""
+    return f"{r.workload.isl} in / {r.workload.osl} out{hit}"
 
 
 def targets_text(r: Recipe) -> str:
@@ -84,16 +85,19 @@ def page(recipes: Sequence[Recipe], outcomes: Mapping[str, PlannedOutcome]) -> s
     for heading, members in by_family(recipes):
         parts.append(f"\n## {heading}\n")
         parts.append(
-            "| recipe | why | question | pick | tok/s/GPU | tok/s/user | TTFT | TPOT | $/Mtok | published |\n"
+            "| recipe | question | pick | tok/s/GPU | tok/s/user | TTFT | TPOT | $/Mtok | published |\n"
         )
-        parts.append("|---|---|---|---|--:|--:|--:|--:|--:|--:|\n")
+        parts.append("|---|---|---|--:|--:|--:|--:|--:|--:|\n")
         parts += [_row(r, outcomes.get(r.id)) for r in members]
     return "".join(parts)
 
 
 def _row(r: Recipe, o: PlannedOutcome | None) -> str:
-    question = f"{r.model.rsplit('/', 1)[-1]}; {hardware_text(r)}; {traffic_text(r)}; {targets_text(r)}"
+    model = r.model.rsplit("/", 1)[-1]
+    question = "<br>".join((model, hardware_text(r), traffic_text(r), targets_text(r)))
     published = published_text(r.expected) if r.expected else ""
+    if r.expected is not None and o is not None and o.figures is not None:
+        published += "" if r.expected.overlaps(o.figures.output_tok_s_per_gpu) else "<br>(outside)"
     f = o.figures if o is not None else None
     if o is None or f is None:
         pick, figures = "none" if o is not None else "not planned yet", [""] * 5
@@ -106,7 +110,7 @@ def _row(r: Recipe, o: PlannedOutcome | None) -> str:
         ]  # fmt: skip
     if o is not None and not o.feasible:
         pick = f"no plan: {o.binding}" + (f"<br>nearest: {pick}" if f is not None else "")
-    cells = [f"[{r.id}]({r.id}.yaml)", r.why, question, pick, *figures, published]
+    cells = [f"[{r.id}]({r.id}.yaml)<br>{r.why}", question, pick, *figures, published]
     return "| " + " | ".join(c.replace("|", "/") for c in cells) + " |\n"
 
 

@@ -44,6 +44,11 @@ class ExpectedOutcome:
     output_tok_s_per_gpu_low: float | None = None
     output_tok_s_per_gpu_high: float | None = None
 
+    def overlaps(self, rate: Estimate) -> bool:
+        """Whether the published rates share a value with the interval of a predicted one."""
+        low, high = self.output_tok_s_per_gpu_low, self.output_tok_s_per_gpu_high
+        return (low is None or rate.high >= low) and (high is None or rate.low <= high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:

@@ -231,13 +231,14 @@ def _figures(o: PlannedOutcome) -> dict[str, float | None]:
 
 
 def _figure_changes(before: dict[str, float | None], after: dict[str, float | None]) -> list[Change]:
-    changes = []
+    changes: list[Change] = []
     for name, old in before.items():
         new = after[name]
-        if old is None and new is None:
-            continue
+        base = name.partition(" (")[0]
+        if (old is None and new is None) or any(c.field == base for c in changes):
+            continue  # a bound moves with its value: said once
         if old is None or new is None or abs(new - old) > TOLERANCE * max(abs(old), abs(new)):
-            percent = 100.0 * (new / old - 1.0) if old and new is not None else None
+            percent = round(100.0 * (new / old - 1.0), 2) if old and new is not None else None
             changes.append(Change(field=name, expected=_shown(old), found=_shown(new), percent=percent))
     return changes
 
