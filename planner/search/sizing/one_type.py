@@ -14,7 +14,7 @@ from planner.domain.engine import EngineProfile
 from planner.domain.legality import rule_title
 from planner.domain.problem import PlanningProblem
 from planner.domain.recommendation import RankedPlan, Shortfall
-from planner.search.ask import MAX_GPUS
+from planner.search.request import MAX_GPUS
 from planner.search.sizing.answer import Cost, GpuAnswer, SizedFleet, SpeedPoint
 from planner.search.sizing.curves import Operating
 from planner.search.sizing.describe import Described, describe, headroom_of, meets
@@ -119,6 +119,7 @@ class _Sizing:
             gpus=owned,
             nodes=owned // node,
             gpus_used=fleet.used,
+            gpus_enough=self._part_of_a_node(owned),
             plan=described.plan,
             evaluation=described.evaluation,
             carries=fleet.carries,
@@ -135,6 +136,15 @@ class _Sizing:
     def _interval(self, described: Described) -> tuple[int | None, int | None]:
         rate = described.evaluation.output_tok_s_per_gpu
         return self._scaled_size(rate.value / rate.high), self._scaled_size(rate.value / rate.low)
+
+    def _part_of_a_node(self, owned: int) -> int | None:
+        if owned > self.search.node or self.search.reserve != Reserve():
+            return None
+        by_gpu = FleetSearch(
+            self.search.families, node=1, load=self.load, reserve=Reserve(), max_gpus=self.search.node
+        )
+        found = by_gpu.smallest(self.targets)
+        return found.used if found is not None and found.used < owned else None
 
     def _one_more_lost(self) -> int | None:
         reserve = self.search.reserve
