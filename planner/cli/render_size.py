@@ -80,7 +80,7 @@ def _table(sized: list[GpuAnswer]) -> None:
     print_table(
         ["GPU type", "GPUs (80 %)", "plan", "tok/s/user", "TTFT", "$/h", "$/Mtok"],
         rows,
-        title="\nSmallest fleet per GPU type, cheapest first (whole nodes; all GPUs owned are paid for)",
+        title="\nSmallest fleet per GPU type, in whole nodes, cheapest first",
         right=(1, 3, 4, 5, 6),
     )
 
@@ -119,7 +119,7 @@ def _plot(sized: list[GpuAnswer]) -> None:
     plotext.ylabel("$ per million output tokens (log)")
     stdout().print("\n[bold]What speed costs[/bold]: the smallest fleet for this load at each speed")
     stdout().print(plotext.uncolorize(plotext.build()), markup=False)
-    print_lines(", ".join(keys) + "; capitals: the fleets of the table")
+    print_lines(", ".join(keys) + "; capitals: the plans of the table, which carry most for their size")
 
 
 def _headroom(sized: list[GpuAnswer], answer: SizingAnswer) -> None:
@@ -136,7 +136,7 @@ def _headroom(sized: list[GpuAnswer], answer: SizingAnswer) -> None:
     print_table(
         ["GPU type", "whole", *(_EVENT_HEADS.get(e, e) for e in events), f"holds with {_nodes(answer)} lost"],
         rows,
-        title="\nHeadroom: share of the load carried at worst (in brackets: after lost groups start again)",
+        title="\nHeadroom: share of the load carried at worst (lost groups restarted)",
         right=range(1, len(events) + 3),
     )
 
@@ -164,9 +164,11 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
     out.print(f"\n[bold]Pick[/bold] ({kind})  {fleet.gpus} x {entry.gpu}: {fleet.plan.label()}")
     idle = fleet.gpus - fleet.gpus_used
     print_lines(
-        f"{fleet.nodes} nodes of {entry.gpus_per_node}{cost}; "
+        f"{fleet.nodes} node{'s' if fleet.nodes > 1 else ''} of {entry.gpus_per_node}{cost}; "
         + ("every GPU is used" if idle == 0 else f"{fleet.gpus_used} GPUs are used, {idle} are idle")
     )
+    if fleet.gpus_enough is not None:
+        print_lines(f"{fleet.gpus_enough} GPUs are enough where a node can be had in parts")
     print_lines(
         f"at {answer.load.text()}: {v.requests_per_s:,.3g} requests/s, {v.concurrency:,.0f} in flight; "
         f"TTFT {interval(v.ttft_ms)} ms, TPOT {interval(v.tpot_ms)} ms, {v.tok_s_user:.1f} tok/s/user"

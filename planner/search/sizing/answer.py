@@ -59,7 +59,8 @@ class SpeedPoint:
 class SizedFleet:
     """The smallest fleet of one GPU type and its plan. GPUs are owned in whole nodes.
 
-    `evaluation`: at the asked load. `carries`: the most within the targets, limited by `binding`. `gpus_interval`:
+    `evaluation`: at the asked load. `gpus_enough`: fewer GPUs than one node that would
+    do, where a node can be had in parts. `carries`: the most within the targets, limited by `binding`. `gpus_interval`:
     counts if the plan carries as much as the upper and as little as the lower end of its 80 % interval says (None:
     beyond the limit). `one_more_lost`: GPUs of the smallest fleet that carries the load with one node more lost than was
     asked for. `smaller_carries`: what the best plan on one node less carries (None: no such fleet).
@@ -68,6 +69,7 @@ class SizedFleet:
     gpus: int
     nodes: int
     gpus_used: int
+    gpus_enough: int | None
     plan: DeploymentPlan
     evaluation: Evaluation
     carries: float

@@ -24,7 +24,7 @@ from planner.domain.engine import EngineProfile
 from planner.domain.legality import pair_codes
 from planner.domain.problem import PREFILL_HEADROOM, PlanningProblem
 from planner.domain.workload import Workload
-from planner.perf.operators.base import FloatArray
+from planner.perf.operators.base import BoolArray, FloatArray
 from planner.perf.transfer import kv_transfer_ms
 from planner.search.sizing.curves import GRID, Curve, IndexArray
 from planner.search.sizing.load import LoadKind, Targets
@@ -37,6 +37,7 @@ TPOT: Final = "TPOT target"
 _BUSY: Final = "prefill rate"
 _BUDGET: Final = "token budget per step"
 _ROOM: Final = "KV capacity or batch limit"
+_FULL: Final = "highest throughput"
 _PREFILL_ROOM: Final = "KV capacity of prefill groups"
 
 
@@ -71,6 +72,7 @@ class AggregatedFamily:
         self._stack = stack
         self._at = aggregated_points(stack, workload, GRID[None, :])
         self._limit = np.minimum(sequences_that_fit(stack.kv_tokens, workload), stack.max_num_seqs)
+        self._highest = _highest_rate(self._at.rate_per_ms, self._at.feasible)
         # what a prompt and its beside decodes leave of the token budget bounds the batch; infeasible only because of it
         self._budget_ok = self._at.feasible | (self._at.concurrency > self._limit)
         self.first_gpus = stack.group_gpus[:, 0].astype(np.intp)
@@ -108,8 +110,9 @@ class AggregatedFamily:
             wait = waiting_ms(service_ms=at.service_ms[rows], utilisation=busy, servers=ranks)
             ttft = ttft - at.wait_ms[rows] + np.maximum(wait, at.wait_ms[rows])
             in_flight = batch + rate * ttft
-            peak = _with_fluctuation(in_flight, ranks)
+            peak = _with_fluctuation(in_flight, rate, ranks)
             excess[_BUSY] = busy / PREFILL_SATURATION - 1.0
+            excess[_FULL] = rate / (PREFILL_HEADROOM * self._highest[rows]) - 1.0
         excess[_ROOM] = peak / self._limit[rows] - 1.0
         _add_targets(excess, targets, ttft, at.tpot_ms[rows])
         load = in_flight * ranks if kind is LoadKind.USERS else rate * ranks * 1000.0
@@ -136,6 +139,7 @@ class DisaggregatedFamily:
         self._pre = prefill_points(prefill, workload)
         self._dec = decode_points(decode, workload, GRID[None, :])
         self._limit = np.minimum(sequences_that_fit(decode.kv_tokens, workload), decode.max_num_seqs)
+        self._highest = _highest_rate(self._dec.rate_per_ms, self._dec.feasible)
         self.first_gpus = prefill.group_gpus[self._p, 0].astype(np.intp)
         self.second_gpus = decode.group_gpus[self._d, 0].astype(np.intp)
 
@@ -217,12 +221,14 @@ class DisaggregatedFamily:
         before = prefill_ttft_ms(pre, used, servers) + self._transfer[rows][:, None]
         ttft = before + dec.admission_ms[d]
         held = demand * before * self._workload.isl
-        peak = _with_fluctuation(batch, ranks) if kind is LoadKind.RATE else batch
+        peak = _with_fluctuation(batch, dec.rate_per_ms[d], ranks) if kind is LoadKind.RATE else batch
         excess = {
             _BUSY: used / _headroom(targets) - 1.0,
             _PREFILL_ROOM: held / (self._prefill.kv_tokens[p] * servers) - 1.0,
             _ROOM: peak / self._limit[d] - 1.0,
         }
+        if kind is LoadKind.RATE:
+            excess[_FULL] = dec.rate_per_ms[d] / (PREFILL_HEADROOM * self._highest[d]) - 1.0
         _add_targets(excess, targets, ttft, dec.tpot_ms[d])
         in_flight = batch * ranks + demand * ttft
         load = in_flight if kind is LoadKind.USERS else demand * 1000.0
@@ -237,9 +243,20 @@ def _headroom(targets: Targets) -> float:
     return PREFILL_SATURATION if targets.ttft_ms is None else PREFILL_HEADROOM
 
 
-def _with_fluctuation(mean_per_rank: FloatArray, ranks: FloatArray) -> FloatArray:
-    """Requests per rank two standard deviations above the mean: Poisson over the whole plan, balanced over its ranks."""
-    result: FloatArray = mean_per_rank + 2.0 * np.sqrt(mean_per_rank / ranks)
+def _highest_rate(rate_per_ms: FloatArray, feasible: BoolArray) -> FloatArray:
+    """Per configuration, the throughput of a rank that no load surpasses, ``[C, 1]``."""
+    result: FloatArray = np.max(np.where(feasible, rate_per_ms, 0.0), axis=1, keepdims=True)
+    return np.maximum(result, 1e-12)
+
+
+def _with_fluctuation(per_rank: FloatArray, rate: FloatArray, ranks: FloatArray) -> FloatArray:
+    """Requests per rank two standard deviations above the mean under Poisson arrivals, balanced over all ranks.
+
+    Where throughput grows by less than the requests in flight do (elasticity below 1), what a burst adds drains slower:
+    the variance of a birth-death process around its balance is the mean divided by that elasticity.
+    """
+    elasticity = np.gradient(np.log(rate), axis=1) / np.gradient(np.log(per_rank), axis=1)
+    result: FloatArray = per_rank + 2.0 * np.sqrt(per_rank / (ranks * np.clip(elasticity, 0.02, 1.0)))
     return result
 
 

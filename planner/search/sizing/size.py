@@ -16,7 +16,7 @@ from planner.catalog.hardware import list_gpus, load_gpu, load_node, nodes_for
 from planner.catalog.locate import data_root
 from planner.domain.errors import InputError, Issue, NotFeasibleError, PlannerError, did_you_mean
 from planner.domain.hardware import Availability, GpuProfile
-from planner.domain.problem import Assumption
+from planner.domain.problem import PREFILL_HEADROOM, Assumption
 from planner.domain.recommendation import Shortfall
 from planner.domain.workload import SloTargets
 from planner.perf.operators.library import SAME_SILICON
@@ -30,6 +30,12 @@ DEFINITIONS: Final = {
     LoadKind.USERS: "active users: each has exactly one request in flight and sends the next when it is answered",
     LoadKind.RATE: "requests/s that arrive independently (Poisson), whether or not earlier ones are answered",
 }
+OPEN_ARRIVALS: Final = Assumption(
+    name="open arrivals",
+    value=f"engines at most at {100.0 * PREFILL_HEADROOM:.0f} % of their highest throughput",
+    why="near it a burst of arrivals never drains (simulated); a closed loop holds itself back",
+    flag="(none)",
+)
 Progress = Callable[[str], None]
 
 
@@ -69,6 +75,8 @@ def size_fleet(
         say(f"{gpu}: {size} ({len(found)} of {len(jobs)})")
     answers = tuple(found[g] for g in gpus)
     common, answers = _common_assumptions(answers)
+    if load.kind is LoadKind.RATE:
+        common += (OPEN_ARRIVALS,)
     return _answer(asked, load, reserve, common, answers, left_out)
 
 
