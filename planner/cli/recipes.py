@@ -12,9 +12,11 @@ from planner.cli.recipes_check import check
 from planner.cli.recipes_new import new
 from planner.cli.recipes_page import (
     by_family,
+    cost_text,
     hardware_text,
     interval,
     published_text,
+    rate_text,
     targets_text,
     traffic_text,
 )
@@ -100,11 +102,8 @@ def _print_planned(p: PlannedOutcome) -> None:
         print_lines(f"{role:<10} {plan}")
     if p.figures is not None:
         f = p.figures
-        cost = (
-            ""
-            if f.usd_per_m_output_tokens is None
-            else f", {f.usd_per_m_output_tokens:.3g} $/M output tokens"
-        )
+        usd = cost_text(f.usd_per_m_output_tokens)
+        cost = f", {usd} $/M output tokens" if usd else ""
         print_lines(
             f"output {interval(f.output_tok_s_per_gpu)} tok/s/GPU, {f.tok_s_user:.1f} tok/s/user, TTFT "
             f"{interval(f.ttft_ms)} ms, TPOT {interval(f.tpot_ms)} ms, {f.concurrency:,} requests in flight, "
@@ -115,7 +114,7 @@ def _print_planned(p: PlannedOutcome) -> None:
         print_lines(f"would do: {line}")
     if p.other is not None:
         print_lines(
-            f"best {p.other.strategy.value} plan: {p.other.plan}, {p.other.output_tok_s_per_gpu:,.4g} tok/s/GPU"
+            f"best {p.other.strategy.value} plan: {p.other.plan}, {rate_text(p.other.output_tok_s_per_gpu)} tok/s/GPU"
         )
     if p.provenance is not None:
         basis = f"extrapolates in {', '.join(p.extrapolates)}" if p.extrapolates else "interpolates"
@@ -153,5 +152,4 @@ def _ms(target: float | None) -> str:
 def _rate(kept: PlannedOutcome | None) -> str:
     if kept is None or kept.figures is None:
         return "-"
-    rate = kept.figures.output_tok_s_per_gpu.value
-    return f"{rate:,.{0 if rate >= 100 else 1}f}" if kept.feasible else "no plan"
+    return rate_text(kept.figures.output_tok_s_per_gpu.value) if kept.feasible else "no plan"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,8 @@ HEADINGS: Final[Mapping[RecipeFamily | None, str]] = {
     RecipeFamily.LIMITS: "What if there is no answer?",
     None: "Others",
 }
+NBSP: Final = "\u00a0"
+LIMITS: Final = re.compile(r",tokens=\d+,seqs=\d+")  # in the kept answers; a table has no room for them
 INTRO: Final = """# Recipes
 
 Named questions with the plan this version answers. Written by `planner recipes check --update` from the files here and in `expected/`; do not edit.
@@ -25,7 +28,8 @@ Named questions with the plan this version answers. Written by `planner recipes 
 - `planner recipes check` plans all of them again and says what changed; a change of the performance model shows as a change of `expected/` in review.
 - `planner recipes new NAME --from RECIPE` starts one of your own. The format: [docs/reference/recipes.md](../docs/reference/recipes.md).
 
-Rates are output tokens/s per GPU owned with the 80 % interval; TTFT and TPOT are medians in ms; costs are $ per million output tokens.
+Rates are output tokens/s per GPU owned with the 80 % interval, and tokens/s per user; TTFT and TPOT are medians in ms; costs are $ per
+million output tokens; the other strategy is the best plan that does (not) share engines between prefill and decode.
 Published rates come from other engines or settings unless the recipe says otherwise: the recipe file names the source and what differs.
 *Outside* marks a published rate that our interval does not reach.
 """
@@ -43,11 +47,11 @@ def published_text(e: ExpectedOutcome) -> str:
     """The published rate or range of rates."""
     low, high = e.output_tok_s_per_gpu_low, e.output_tok_s_per_gpu_high
     if low is not None and high is not None:
-        return f"{low:,.4g}" if low == high else f"{low:,.4g} to {high:,.4g}"
+        return rate_text(low) if low == high else f"{rate_text(low)} to {rate_text(high)}"
     if low is not None:
-        return f"{low:,.4g} or more"
+        return f"{rate_text(low)} or more"
     if high is not None:
-        return f"{high:,.4g} or less"
+        return f"{rate_text(high)} or less"
     return "a plan" if e.feasible else "no plan"
 
 
@@ -57,6 +61,16 @@ def interval(e: Estimate) -> str:
     return f"{e.value:,.{digits}f} [{e.low:,.{digits}f}-{e.high:,.{digits}f}]"
 
 
+def rate_text(rate: float) -> str:
+    """Tokens/s with as many digits as they deserve."""
+    return f"{rate:,.{0 if rate >= 100 else 1}f}"
+
+
+def cost_text(usd: float | None) -> str:
+    """Dollars with three digits or so; empty when the price is not known."""
+    return "" if usd is None else f"{usd:,.{2 if usd >= 1 else 3}f}"
+
+
 def hardware_text(r: Recipe) -> str:
     """GPUs and network of all pools."""
     return " + ".join(f"{p.gpus}x {p.gpu} {p.fabric}" for p in r.pools)
@@ -64,7 +78,7 @@ def hardware_text(r: Recipe) -> str:
 
 def traffic_text(r: Recipe) -> str:
     """Tokens in and out, with the share of prompts that is in cache where there is any."""
-    hit = f", {100 * r.workload.prefix_hit:.0f} % of prompts in cache" if r.workload.prefix_hit else ""
+    hit = f", {100 * r.workload.prefix_hit:.0f} % of prompt tokens in cache" if r.workload.prefix_hit else ""
     return f"{r.workload.isl} in / {r.workload.osl} out{hit}"
 
 
@@ -85,16 +99,22 @@ def page(recipes: Sequence[Recipe], outcomes: Mapping[str, PlannedOutcome]) -> s
     for heading, members in by_family(recipes):
         parts.append(f"\n## {heading}\n")
         parts.append(
-            "| recipe | question | pick | tok/s/GPU | tok/s/user | TTFT | TPOT | $/Mtok | published |\n"
+            "| recipe | question | pick | tok/s/GPU | user | TTFT | TPOT | $/Mtok | other strategy | published |\n"
         )
-        parts.append("|---|---|---|--:|--:|--:|--:|--:|--:|\n")
+        parts.append("|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
         parts += [_row(r, outcomes.get(r.id)) for r in members]
     return "".join(parts)
 
 
 def _row(r: Recipe, o: PlannedOutcome | None) -> str:
     model = r.model.rsplit("/", 1)[-1]
-    question = "<br>".join((model, hardware_text(r), traffic_text(r), targets_text(r)))
+    lines = (
+        model,
+        *hardware_text(r).split(" + "),
+        *traffic_text(r).split(", "),
+        *targets_text(r).split(", "),
+    )
+    question = "<br>".join(line.replace(" ", NBSP) for line in lines)
     published = published_text(r.expected) if r.expected else ""
     if r.expected is not None and o is not None and o.figures is not None:
         published += "" if r.expected.overlaps(o.figures.output_tok_s_per_gpu) else "<br>(outside)"
@@ -102,15 +122,22 @@ def _row(r: Recipe, o: PlannedOutcome | None) -> str:
     if o is None or f is None:
         pick, figures = "none" if o is not None else "not planned yet", [""] * 5
     else:
-        pick = "<br>".join(f"{_letter(role)}`{plan}`" for role, plan in zip(o.roles, o.plan, strict=True))
-        cost = "" if f.usd_per_m_output_tokens is None else f"{f.usd_per_m_output_tokens:.3g}"
+        pick = "<br>".join(
+            f"{_letter(role)}`{LIMITS.sub('', plan)}`" for role, plan in zip(o.roles, o.plan, strict=True)
+        )
+        cost = cost_text(f.usd_per_m_output_tokens)
         figures = [
-            interval(f.output_tok_s_per_gpu), f"{f.tok_s_user:.1f}", f"{f.ttft_ms.value:,.0f}",
+            interval(f.output_tok_s_per_gpu).replace(" ", "<br>"), f"{f.tok_s_user:.1f}", f"{f.ttft_ms.value:,.0f}",
             f"{f.tpot_ms.value:.1f}", cost,
         ]  # fmt: skip
     if o is not None and not o.feasible:
         pick = f"no plan: {o.binding}" + (f"<br>nearest: {pick}" if f is not None else "")
-    cells = [f"[{r.id}]({r.id}.yaml)<br>{r.why}", question, pick, *figures, published]
+    other = (
+        f"{o.other.strategy.value}<br>{rate_text(o.other.output_tok_s_per_gpu)}"
+        if o is not None and o.other
+        else ""
+    )
+    cells = [f"[{r.id}]({r.id}.yaml)<br>{r.why}", question, pick, *figures, other, published]
     return "| " + " | ".join(c.replace("|", "/") for c in cells) + " |\n"
 
 
