@@ -74,8 +74,13 @@ def _at_load(role: RolePlan, groups: int, per_rank: float) -> RolePlan:
 
 
 def max_model_len(workload: Workload, max_position: int) -> int:
-    """Longest request the engine must accept, with headroom, in steps of 1024, within the model's context."""
-    wanted = math.ceil(workload.context_at_end * MODEL_LEN_HEADROOM / MODEL_LEN_STEP) * MODEL_LEN_STEP
+    """Longest request the engine must accept, with headroom, in steps of 1024, within the model's context.
+
+    Where prompts are found in the cache the mean hides conversations: prompts that grow evenly from turn to turn end at
+    up to twice their mean.
+    """
+    prompt = workload.isl * (2 if workload.prefix_hit > 0.0 else 1)
+    wanted = math.ceil((prompt + workload.osl) * MODEL_LEN_HEADROOM / MODEL_LEN_STEP) * MODEL_LEN_STEP
     return min(wanted, max_position)
 
 

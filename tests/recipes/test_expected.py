@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from planner.catalog.recipes import list_recipes, load_expected, load_recipe, recipe_path, stray_outcomes
-from planner.cli.catalogue_facts import CatalogueFacts
-from planner.cli.export import load_facts
 from planner.domain.recipe import RecipeFamily
 from planner.export.lint import Severity, lint_documents
 from planner.export.options import ExportOptions
 from planner.export.schema import SchemaSet, load_schemas
 from planner.export.targets import export_plan
 from planner.export.yaml import load_stream
+from planner.search.manifest_facts import CatalogueFacts, load_facts
 from planner.search.recipe_check import answer_recipe, compare
 
 CRDS = Path(__file__).resolve().parents[3] / "shared" / "crds"

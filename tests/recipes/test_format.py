@@ -64,3 +64,21 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_a_fix(tmp_path: Path) 
     with pytest.raises(InputError) as caught:
         write_beside(tmp_path / "file" / "expected" / "x.yaml", "text")
     assert caught.value.issues[0].code == "recipe.unwritable"
+
+
+def test_a_plan_for_a_conversation_accepts_its_last_turn() -> None:
+    """The workload of a recipe is a mean; engines must take the longest request of the traffic it stands for."""
+    from planner.search.plans import max_model_len
+    from planner.simulation.traffic import SEED_TALK
+
+    prompts, length = [], 0
+    for turn in SEED_TALK.turns:
+        length += turn.new_tokens
+        prompts.append(length)
+        length += turn.answer_tokens
+    workload = load_recipe("deepseek-r1-h200x32-conversation").workload
+    assert workload.isl == sum(prompts) / len(prompts)
+    assert workload.osl == SEED_TALK.turns[0].answer_tokens
+    assert workload.prefix_hit == pytest.approx(sum(prompts[:-1]) / sum(prompts), abs=0.005)
+    assert max_model_len(workload, 163_840) >= length
+    assert max_model_len(workload, 20_000) == 20_000
