@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options as o
-from planner.cli import simulate_scaling as scaling
+from planner.cli import scaling_options as scaling
 from planner.cli.output import emit_json
 
 Workload = Annotated[
@@ -86,6 +86,10 @@ def simulate(
     scale_step: scaling.ScaleStep = None,
     ttft_ms: scaling.TtftMs = None,
     tpot_ms: scaling.TpotMs = None,
+    dp_sizes: scaling.DpSizes = None,
+    prepare_s: scaling.PrepareS = None,
+    pause_s: scaling.PauseS = None,
+    drain_timeout_s: scaling.DrainTimeout = None,
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:
@@ -96,25 +100,24 @@ def simulate(
     """
     from dataclasses import replace
 
+    from planner.cli.simulate_scaling import Run, chosen_mode, run_mode
+
     flags = scaling.ScalingFlags(
         peak_rps=peak_rps, trough_rps=trough_rps, period=period, load_curve=load_curve, cold_start_s=cold_start_s,
         metric=metric, target=target, min_groups=min_groups, max_groups=max_groups, sync_s=sync_s,
         stabilisation_s=stabilisation_s, scale_step=scale_step, ttft_ms=ttft_ms, tpot_ms=tpot_ms,
+        dp_sizes=dp_sizes, prepare_s=prepare_s, pause_s=pause_s, drain_timeout_s=drain_timeout_s,
     )  # fmt: skip
-    if autoscale or scenario is not None:
-        conflicting = [
-            name
-            for name, given in (
-                ("--arrival", arrival != "closed"), ("--concurrency", concurrency is not None),
-                ("--rate", rate is not None), ("--spread-s", spread_s is not None), ("--trace", trace is not None),
-                ("--requests", requests is not None and autoscale),
-            )
-            if given
-        ]  # fmt: skip
-        scaling.require_known_mode(autoscale=autoscale, scenario=scenario, conflicting=conflicting)
-        basics = scaling.basics_of(flags)
-    else:
-        scaling.require_no_scaling(flags)
+    plain = {
+        "--arrival": arrival != "closed", "--concurrency": concurrency is not None, "--rate": rate is not None,
+        "--spread-s": spread_s is not None, "--trace": trace is not None,
+        "--requests": requests is not None and autoscale,
+    }  # fmt: skip
+    several = {"--replications": replications > 1, "--html": html is not None}
+    mode = chosen_mode(
+        flags, autoscale=autoscale, scenario=scenario,
+        plain=[k for k, given in plain.items() if given], several=[k for k, given in several.items() if given],
+    )  # fmt: skip
 
     from planner.cli.simulation_inputs import Inputs, asked, notes_on_plan, prepare, progress
     from planner.simulation.collect import trace as trace_rows
@@ -124,21 +127,12 @@ def simulate(
 
     inputs = Inputs(plan=plan, router=router, scrape_ms=scrape_ms, host_kv_gib=host_kv_gib, profiles=profiles)
     chosen, cluster = prepare(inputs)
-    if autoscale or scenario is not None:
-        shape = scaling.shape_asked(
-            chosen, workload=workload, length_cv=length_cv, shared_prefix=shared_prefix
-        )
-        scaling.run_autoscale(
-            chosen,
-            cluster,
-            flags,
-            basics,
-            shape=shape,
-            seed=seed,
-            replications=replications,
-            json=json,
-            html=html,
-        )
+    if mode is not None:
+        shared = Run(
+            workload=workload, length_cv=length_cv, shared_prefix=shared_prefix, seed=seed, replications=replications,
+            requests=requests, html=html, profiles=profiles, json=json,
+        )  # fmt: skip
+        run_mode(mode, chosen, cluster, shared)
         return
     wanted = asked(
         chosen, workload=workload, arrival=arrival, concurrency=concurrency, rate=rate, requests=requests,

@@ -2,492 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from planner.domain.errors import InputError, Issue, did_you_mean
+from planner.cli.scaling_inputs import (
+    Basics,
+    ElasticAsked,
+    asked_of,
+    basics_of,
+    elastic_of,
+    require_known_mode,
+    require_no_scaling,
+    require_rebalancing,
+    required_seconds,
+    shape_asked,
+    targets_of,
+)
+from planner.cli.scaling_options import ScalingFlags
 
 if TYPE_CHECKING:
     from planner.domain.deployment import DeploymentPlan
-    from planner.domain.workload import SloTargets
     from planner.simulation.cluster import Cluster
-    from planner.simulation.scaling.compare import RoleAsked
-    from planner.simulation.scaling.load import LoadCurve
-    from planner.simulation.scaling.policy import Behaviour
     from planner.simulation.traffic import Shape
 
-_PANEL = "Load over time: --autoscale, --scenario"
-COLD_START_KNOWN = (
-    "llm-d's wide-EP guides allow 45 min for DeepSeek-R1 before they give a pod up; published starts of single nodes "
-    "are 5 to 8 min (vllm issues 43189 and 44881, 2026)"
-)
-SCENARIOS = ("elastic-ep", "async-eplb")
 
-Autoscale = Annotated[
-    bool,
-    typer.Option(
-        "--autoscale",
-        help="Static against autoscaled groups, together and per role, under a load curve.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Scenario = Annotated[
-    str | None,
-    typer.Option(
-        "--scenario",
-        help="elastic-ep: one decode group that changes its width. async-eplb: rebalancing with and without stall.",
-        rich_help_panel=_PANEL,
-    ),
-]
-PeakRps = Annotated[
-    float | None,
-    typer.Option("--peak-rps", help="Daily curve: highest rate, requests/s.", rich_help_panel=_PANEL),
-]
-TroughRps = Annotated[
-    float | None,
-    typer.Option("--trough-rps", help="Daily curve: lowest rate, requests/s.", rich_help_panel=_PANEL),
-]
-Period = Annotated[
-    str | None,
-    typer.Option(
-        "--period", help="Daily curve: length, such as 24h (the default), 90m.", rich_help_panel=_PANEL
-    ),
-]
-LoadCurveFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--load-curve", help="CSV of time_s,rps instead of the daily curve.", rich_help_panel=_PANEL
-    ),
-]
-ColdStart = Annotated[
-    float | None,
-    typer.Option(
-        "--cold-start-s",
-        help="Seconds from the decision until a new group serves: pod, weights, graph capture. Yours to state.",
-        rich_help_panel=_PANEL,
-    ),
-]
-MetricOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        help="ROLE=running|backlog|kv|utilisation. Default: prefill=backlog, decode=running.",
-        rich_help_panel=_PANEL,
-    ),
-]
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        help="ROLE=VALUE of the metric per group. Default: 80 % of what the plan carries.",
-        rich_help_panel=_PANEL,
-    ),
-]
-MinGroups = Annotated[
-    list[str] | None, typer.Option("--min-groups", help="ROLE=N. Default: 1.", rich_help_panel=_PANEL)
-]
-MaxGroups = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--max-groups", help="ROLE=N. Default: one more than the peak needs.", rich_help_panel=_PANEL
-    ),
-]
-SyncS = Annotated[
-    float | None,
-    typer.Option("--sync-s", help="The autoscaler looks so often (default 15 s).", rich_help_panel=_PANEL),
-]
-StabilisationS = Annotated[
-    float | None,
-    typer.Option(
-        "--stabilisation-s", help="Scale-down stabilisation window (default 300 s).", rich_help_panel=_PANEL
-    ),
-]
-ScaleStep = Annotated[
-    int | None,
-    typer.Option("--scale-step", help="Groups per decision at most (default 4).", rich_help_panel=_PANEL),
-]
-TtftMs = Annotated[
-    float | None,
-    typer.Option("--ttft-ms", help="Target to count against. Default: the plan's.", rich_help_panel=_PANEL),
-]
-TpotMs = Annotated[
-    float | None,
-    typer.Option("--tpot-ms", help="Target to count against. Default: the plan's.", rich_help_panel=_PANEL),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A comparison over time, checked as far as it can be without the plan."""
+
+    flags: ScalingFlags
+    autoscale: Basics | None = None
+    elastic: ElasticAsked | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingFlags:
-    """What the command line says about scaling; None is "not said"."""
+class Run:
+    """What a comparison shares with a plain simulation."""
 
-    peak_rps: float | None = None
-    trough_rps: float | None = None
-    period: str | None = None
-    load_curve: Path | None = None
-    cold_start_s: float | None = None
-    metric: Sequence[str] | None = None
-    target: Sequence[str] | None = None
-    min_groups: Sequence[str] | None = None
-    max_groups: Sequence[str] | None = None
-    sync_s: float | None = None
-    stabilisation_s: float | None = None
-    scale_step: int | None = None
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-
-    def said(self) -> list[str]:
-        """Flags that were given."""
-        return [
-            "--" + f.name.replace("_", "-")
-            for f in fields(self)
-            if getattr(self, f.name) not in (None, [], ())
-        ]
+    workload: str | None
+    length_cv: float
+    shared_prefix: int
+    seed: int
+    replications: int
+    requests: int | None
+    html: Path | None
+    profiles: Path | None
+    json: bool
 
 
-def require_no_scaling(flags: ScalingFlags) -> None:
-    """Raise `InputError` when flags of a load curve come without a mode that has one."""
-    if flags.said():
-        raise InputError(
-            Issue(
-                code="scaling.flag",
-                what=f"{', '.join(flags.said())} without --autoscale or --scenario",
-                why="a plain simulation has a fixed fleet and one rate",
-                fix="add --autoscale",
-            )
-        )
-
-
-def require_known_mode(*, autoscale: bool, scenario: str | None, conflicting: Sequence[str]) -> None:
-    """Raise `InputError` for unknown scenarios, two modes at once, and flags of the plain simulation."""
-    issues = []
-    if scenario is not None and scenario not in SCENARIOS:
-        issues.append(
-            Issue(
-                code="scaling.scenario",
-                what=f"'{scenario}' is not a scenario",
-                why=f"there are {' and '.join(SCENARIOS)}",
-                fix=did_you_mean(scenario, SCENARIOS),
-                where="--scenario",
-            )
-        )
-    if autoscale and scenario is not None:
-        issues.append(
-            Issue(
-                code="scaling.conflict",
-                what="--autoscale and --scenario together",
-                why="each is a comparison of its own",
-                fix="run them one after the other",
-            )
-        )
-    if conflicting:
-        mode = "--autoscale" if autoscale else f"--scenario {scenario}"
-        issues.append(
-            Issue(
-                code="scaling.conflict",
-                what=f"{', '.join(conflicting)} with {mode}",
-                why="there the load comes from a curve, or from the plan",
-                fix=f"leave {'it' if len(conflicting) == 1 else 'them'} out",
-            )
-        )
-    if issues:
-        raise InputError(*issues)
-
-
-def seconds(text: str, *, where: str) -> float:
-    """Seconds of texts such as ``24h``, ``90m``, ``3600s`` or ``3600``. Raises `InputError`."""
-    factor = {"h": 3600.0, "m": 60.0, "s": 1.0}.get(text[-1:])
-    try:
-        value = float(text[:-1] if factor else text) * (factor or 1.0)
-    except ValueError:
-        raise InputError(
-            Issue(
-                code="scaling.period",
-                what=f"'{text}' is not a length of time",
-                why="expected a number and h, m or s",
-                fix="24h",
-                where=where,
-            )
-        ) from None
-    return value
-
-
-def curve_of(flags: ScalingFlags) -> LoadCurve:
-    """The load curve asked for. Raises `InputError` when none or two are."""
-    from planner.simulation.scaling.load import diurnal, read_load
-
-    if flags.load_curve is not None:
-        if flags.peak_rps is not None or flags.trough_rps is not None or flags.period is not None:
-            raise InputError(
-                Issue(
-                    code="scaling.conflict",
-                    what="--load-curve together with --peak-rps, --trough-rps or --period",
-                    why="the file says when which rate comes",
-                    fix="give one of them",
-                )
-            )
-        return read_load(flags.load_curve)
-    if flags.peak_rps is None or flags.trough_rps is None:
-        raise InputError(
-            Issue(
-                code="scaling.load",
-                what="no load curve",
-                why="how much scaling saves depends on how far the load falls",
-                fix="--peak-rps 8 --trough-rps 2, or --load-curve FILE.csv (time_s,rps)",
-            )
-        )
-    period = 86_400.0 if flags.period is None else seconds(flags.period, where="--period")
-    return diurnal(peak_rps=flags.peak_rps, trough_rps=flags.trough_rps, period_s=period)
-
-
-def required_seconds(value: float | None, *, flag: str, what: str, known: str) -> float:
-    """A duration that only the user can know. Raises `InputError` with what is published when it is missing."""
-    if value is None:
-        raise InputError(
-            Issue(
-                code="scaling.assumption",
-                what=f"{what} is not stated",
-                why=f"it depends on your storage, image and model; {known}",
-                fix=f"{flag} with what you measured, or a value you want to plan for",
-                where=flag,
-            )
-        )
-    if not 0.0 <= value <= 86_400.0:
-        raise InputError(
-            Issue(
-                code="scaling.assumption",
-                what=f"{what} of {value:g} s",
-                why="it must be between 0 and a day",
-                fix=f"{flag} 600",
-                where=flag,
-            )
-        )
-    return value
-
-
-def behaviour_of(flags: ScalingFlags) -> Behaviour:
-    """Timing of the autoscaler. Raises `InputError` for values out of range."""
-    from planner.simulation.scaling.policy import Behaviour
-
-    usual = Behaviour()
-    sync = usual.sync_s if flags.sync_s is None else flags.sync_s
-    window = usual.down_window_s if flags.stabilisation_s is None else flags.stabilisation_s
-    step = usual.step if flags.scale_step is None else flags.scale_step
-    issues = [
-        Issue(
-            code="scaling.behaviour",
-            what=f"{name} of {value:g}",
-            why=f"it must be between {low:g} and {high:g}",
-            fix=f"{name} {normal:g}",
-        )
-        for name, value, low, high, normal in (
-            ("--sync-s", sync, 1.0, 3600.0, usual.sync_s),
-            ("--stabilisation-s", window, 0.0, 3600.0, usual.down_window_s),
-            ("--scale-step", step, 1, 1000, usual.step),
-        )
-        if not low <= value <= high
-    ]
-    if issues:
-        raise InputError(*issues)
-    return Behaviour(sync_s=sync, down_window_s=window, step=step, average_s=max(usual.average_s, sync))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basics:
-    """What is asked without knowing the plan."""
-
-    curve: LoadCurve
-    cold_start_s: float
-    behaviour: Behaviour
-
-
-def basics_of(flags: ScalingFlags) -> Basics:
-    """Load curve, cold start and timing. Raises `InputError` with all that is wrong, before any work is done."""
-    issues: list[Issue] = []
-    curve = behaviour = None
-    cold_s = 0.0
-    try:
-        curve = curve_of(flags)
-    except InputError as error:
-        issues += error.issues
-    try:
-        cold_s = required_seconds(
-            flags.cold_start_s,
-            flag="--cold-start-s",
-            what="the cold start of a group",
-            known=COLD_START_KNOWN,
-        )
-    except InputError as error:
-        issues += error.issues
-    try:
-        behaviour = behaviour_of(flags)
-    except InputError as error:
-        issues += error.issues
-    if issues or curve is None or behaviour is None:
-        raise InputError(*issues)
-    return Basics(curve=curve, cold_start_s=cold_s, behaviour=behaviour)
-
-
-def _per_role(pairs: Sequence[str] | None, roles: Sequence[str], flag: str) -> dict[str, str]:
-    """Texts per role from ``ROLE=VALUE``; a bare value where there is one role. Raises `InputError`."""
-    out: dict[str, str] = {}
-    issues = []
-    for pair in pairs or ():
-        role, sep, value = pair.partition("=")
-        if not sep and len(roles) == 1:
-            role, value = roles[0], pair
-        if not value or (not sep and len(roles) > 1):
-            issues.append(
-                Issue(
-                    code="scaling.role",
-                    what=f"'{pair}'",
-                    why="expected ROLE=VALUE",
-                    fix=f"{flag} {roles[0]}=…",
-                    where=flag,
-                )
-            )
-        elif role not in roles:
-            issues.append(
-                Issue(
-                    code="scaling.role",
-                    what=f"the plan has no role '{role}'",
-                    why=f"its roles are {', '.join(roles)}",
-                    fix=did_you_mean(role, roles),
-                    where=flag,
-                )
-            )
-        out[role] = value
-    if issues:
-        raise InputError(*issues)
-    return out
-
-
-def asked_of(cluster: Cluster, flags: ScalingFlags) -> Mapping[str, RoleAsked]:
-    """Metric, target and bounds per role. Raises `InputError` naming all that are wrong."""
-    from planner.simulation.scaling.compare import RoleAsked, default_metric
-    from planner.simulation.scaling.policy import Metric
-
-    roles = [r.name for r in cluster.roles]
-    issues: list[Issue] = []
-    texts: dict[str, dict[str, str]] = {}
-    for name in ("metric", "target", "min_groups", "max_groups"):
-        try:
-            texts[name] = _per_role(getattr(flags, name), roles, "--" + name.replace("_", "-"))
-        except InputError as error:
-            issues += error.issues
-            texts[name] = {}
-
-    def number(name: str, role: str, low: float) -> float | None:
-        text = texts[name].get(role)
-        if text is None:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        whole = name == "target" or value == int(value) if value == value else False
-        if not (value > low and whole and value < 1e9):
-            issues.append(
-                Issue(
-                    code="scaling.role",
-                    what=f"{role}={text}",
-                    why="expected a positive number"
-                    if name == "target"
-                    else "expected a positive whole number",
-                    fix=f"--{name.replace('_', '-')} {role}=2",
-                    where="--" + name.replace("_", "-"),
-                )
-            )
-            return None
-        return value
-
-    out = {}
-    for r in cluster.roles:
-        text = texts["metric"].get(r.name)
-        metric = default_metric(r.role)
-        if text is not None:
-            if text in {m.value for m in Metric}:
-                metric = Metric(text)
-            else:
-                issues.append(
-                    Issue(
-                        code="scaling.metric",
-                        what=f"'{text}' is not a metric",
-                        why=f"a role is scaled on {', '.join(m.value for m in Metric)}",
-                        fix=did_you_mean(text, [m.value for m in Metric]),
-                        where="--metric",
-                    )
-                )
-        least, most = number("min_groups", r.name, 0), number("max_groups", r.name, 0)
-        out[r.name] = RoleAsked(
-            metric=metric,
-            target=number("target", r.name, 0.0),
-            least=1 if least is None else int(least),
-            most=None if most is None else int(most),
-        )
-    if issues:
-        raise InputError(*issues)
-    return out
-
-
-def targets_of(plan: DeploymentPlan, flags: ScalingFlags) -> SloTargets:
-    """Targets to count against. Raises `InputError` when there are none."""
-    from planner.domain.workload import SloTargets
-
-    slo = SloTargets(
-        ttft_ms=plan.slo.ttft_ms if flags.ttft_ms is None else flags.ttft_ms,
-        tpot_ms=plan.slo.tpot_limit_ms if flags.tpot_ms is None else flags.tpot_ms,
-    )
-    if slo.ttft_ms is None and slo.tpot_ms is None:
-        raise InputError(
-            Issue(
-                code="scaling.targets",
-                what="the plan has no targets",
-                why="without one, the smallest fleet is always best",
-                fix="--ttft-ms 2000 --tpot-ms 50",
-            )
-        )
-    return slo
-
-
-def shape_asked(plan: DeploymentPlan, *, workload: str | None, length_cv: float, shared_prefix: int) -> Shape:
-    """The shape of requests; traces carry their own times and are refused. Raises `InputError`."""
-    from planner.simulation.workloads import shape_of
-
-    w = plan.workload
-    own = workload is None
-    shape = shape_of(
-        workload or f"{w.isl}/{w.osl}",
-        length_cv=length_cv or (w.length_cv if own else 0.0),
-        shared_prefix_tokens=shared_prefix or (int(w.isl * w.prefix_hit) if own else 0),
-    )
-    if shape is None:
-        raise InputError(
-            Issue(
-                code="scaling.workload",
-                what=f"workload '{workload}' with a load curve",
-                why="the curve says when requests come, so the workload must be a shape: ISL/OSL or seed-talk",
-                fix="--workload 8000/1000, and your trace's rates as --load-curve FILE.csv",
-                where="--workload",
-            )
-        )
-    return shape
-
-
-def run_autoscale(
-    plan: DeploymentPlan,
-    cluster: Cluster,
+def chosen_mode(
     flags: ScalingFlags,
-    basics: Basics,
     *,
-    shape: Shape,
-    seed: int,
-    replications: int,
-    json: bool,
-    html: Path | None,
+    autoscale: bool,
+    scenario: str | None,
+    plain: Sequence[str],
+    several: Sequence[str],
+) -> Mode | None:
+    """The comparison asked for, or None for a plain simulation. Raises `InputError`.
+
+    `plain`: flags given that belong to the plain simulation only; `several`: those a scenario has no use for.
+    """
+    if not autoscale and scenario is None:
+        require_no_scaling(flags)
+        return None
+    refused = plain if autoscale else [*plain, *several]
+    require_known_mode(autoscale=autoscale, scenario=scenario, conflicting=refused)
+    if autoscale:
+        return Mode(flags=flags, autoscale=basics_of(flags))
+    if scenario == "elastic-ep":
+        return Mode(flags=flags, elastic=elastic_of(flags))
+    require_rebalancing(flags)
+    return Mode(flags=flags)
+
+
+def run_mode(mode: Mode, plan: DeploymentPlan, cluster: Cluster, run: Run) -> None:
+    """Do the comparison and print or write it."""
+    shape = shape_asked(plan, workload=run.workload, length_cv=run.length_cv, shared_prefix=run.shared_prefix)
+    if mode.autoscale is not None:
+        _autoscale(plan, cluster, mode.flags, mode.autoscale, shape, run)
+    elif mode.elastic is not None:
+        _elastic(plan, cluster, mode.flags, mode.elastic, shape, run)
+    else:
+        _rebalancing(plan, cluster, mode.flags, shape, run)
+
+
+def _autoscale(
+    plan: DeploymentPlan, cluster: Cluster, flags: ScalingFlags, basics: Basics, shape: Shape, run: Run
 ) -> None:
     """Compare static fleets with autoscaled ones and print or write the answer."""
     from planner.cli.simulation_inputs import progress
@@ -500,19 +102,95 @@ def run_autoscale(
     with progress() as report:
         answer = compare_scaling(
             cluster, shape, curve, asked=asked, concurrency=plan.concurrency, slo=slo, behaviour=behaviour,
-            cold_start_s=cold_s, seed=seed, replications=replications, progress=report,
+            cold_start_s=cold_s, seed=run.seed, replications=run.replications, progress=report,
         )  # fmt: skip
-    if html is not None:
+    if run.html is not None:
         from planner.simulation.export import write_text
         from planner.simulation.scaling.report import scaling_html
 
-        write_text(scaling_html(answer, slo=slo, title=cluster.name, seed=seed), html)
-    if json:
+        write_text(scaling_html(answer, slo=slo, title=cluster.name, seed=run.seed), run.html)
+    if run.json:
         from planner.cli.output import emit_json
         from planner.simulation.scaling.report import answer_document
 
-        emit_json("scaling", {"plan": cluster.name, "seed": seed, **answer_document(answer, slo=slo)})
+        emit_json("scaling", {"plan": cluster.name, "seed": run.seed, **answer_document(answer, slo=slo)})
         return
     from planner.cli.render_scaling import print_answer
 
     print_answer(answer, slo=slo, name=cluster.name)
+
+
+def _elastic(
+    plan: DeploymentPlan, cluster: Cluster, flags: ScalingFlags, wanted: ElasticAsked, shape: Shape, run: Run
+) -> None:
+    """Compare an elastic decode group with fixed widths and replicas, and print or write the answer."""
+    from planner.catalog.models import load_model
+    from planner.cli.simulation_inputs import progress
+    from planner.simulation.engine import announce_compilation
+    from planner.simulation.scaling.elastic_compare import compare_elastic, require_elastic, serving_role
+
+    model = load_model(plan.model, overlay=run.profiles)
+    dp = serving_role(plan).parallelism.dp
+    widths = wanted.widths or (dp, 2 * dp)
+    require_elastic(plan, model, widths)
+    asked, slo = asked_of(cluster, flags), targets_of(plan, flags)
+    announce_compilation()
+    with progress() as report:
+        answer = compare_elastic(
+            plan, cluster, model, shape, wanted.basics.curve, asked=asked, widths=widths, how=wanted.how,
+            cold_start_s=wanted.basics.cold_start_s, behaviour=wanted.basics.behaviour, slo=slo, profiles=run.profiles,
+            seed=run.seed, progress=report,
+        )  # fmt: skip
+    if run.json:
+        from dataclasses import asdict
+
+        from planner.cli.output import emit_json
+        from planner.simulation.export import plain
+
+        emit_json(
+            "elastic-ep",
+            {"plan": cluster.name, "seed": run.seed, "targets": plain(asdict(slo)), **plain(asdict(answer))},
+        )
+        return
+    from planner.cli.render_scenarios import print_elastic
+
+    print_elastic(answer, slo=slo, name=cluster.name)
+
+
+def _rebalancing(plan: DeploymentPlan, cluster: Cluster, flags: ScalingFlags, shape: Shape, run: Run) -> None:
+    """Compare ways of balancing experts and print or write the answer."""
+    from planner.catalog.models import load_model
+    from planner.cli.simulation_inputs import progress
+    from planner.simulation.engine import announce_compilation
+    from planner.simulation.from_plan import SYNC_PAUSE_S
+    from planner.simulation.scaling.rebalancing import compare_rebalancing
+
+    pause_s = required_seconds(
+        SYNC_PAUSE_S if flags.pause_s is None else flags.pause_s, flag="--pause-s", what="the stall", known=""
+    )
+    model = load_model(plan.model, overlay=run.profiles)
+    announce_compilation()
+    with progress() as report:
+        answer = compare_rebalancing(
+            plan, cluster, model, shape, slo=targets_of(plan, flags), pause_s=pause_s, requests=run.requests,
+            profiles=run.profiles, seed=run.seed, progress=report,
+        )  # fmt: skip
+    if run.json:
+        from dataclasses import asdict
+
+        from planner.cli.output import emit_json
+        from planner.simulation.export import plain, result_document
+
+        data = plain(asdict(answer))
+        data["ways"] = [
+            {
+                **plain({k: v for k, v in asdict(w).items() if k != "result"}),
+                "result": result_document(w.result),
+            }
+            for w in answer.ways
+        ]
+        emit_json("async-eplb", {"plan": cluster.name, "seed": run.seed, **data})
+        return
+    from planner.cli.render_scenarios import print_rebalancing
+
+    print_rebalancing(answer, name=cluster.name)

@@ -103,6 +103,9 @@ class GroupPool:
         for slot in self.slots[:serving]:
             slot.phase = Phase.SERVING
 
+    def open(self, state: st.State) -> None:
+        """Nothing to set up: the simulator was built with these ranks."""
+
     def count(self, phase: Phase) -> int:
         """Groups in `phase`."""
         return sum(s.phase is phase for s in self.slots)

@@ -26,6 +26,9 @@ class Actuator(Protocol):
     name: str
     spans: list[Span]
 
+    def open(self, state: st.State) -> None:
+        """Set up what serves from the beginning."""
+
     @property
     def current(self) -> int:
         """Size the autoscaler counts."""
@@ -90,6 +93,8 @@ def play_scaled(
     `NotFeasibleError` when it cannot end.
     """
     state = build_state(cluster, traffic, seed=seed)
+    for a in actuators:
+        a.open(state)
     offer(state, actuators)
     margin = entry_margin(cluster, traffic)
     step_s = control.behaviour.sync_s / _SAMPLES_PER_SYNC if control else float("inf")
