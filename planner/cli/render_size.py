@@ -9,6 +9,7 @@ from planner.cli.output import print_lines, print_table, stdout
 from planner.cli.render_recommendation import interval
 from planner.domain.recommendation import Shortfall
 from planner.search.sizing.answer import IN_PLACE, SURGE, GpuAnswer, Headroom, SizedFleet, SizingAnswer
+from planner.search.sizing.load import plain
 
 PLOT_HEIGHT = 18
 
@@ -131,7 +132,7 @@ def _headroom(sized: list[GpuAnswer], answer: SizingAnswer) -> None:
             continue
         cells = [_share(e, answer.load.amount) for e in entry.fleet.headroom]
         more = entry.fleet.one_more_lost
-        whole = f"{100.0 * entry.fleet.carries / answer.load.amount:,.0f} %"
+        whole = _percent(entry.fleet.carries / answer.load.amount)
         rows.append([entry.gpu, whole, *cells, f"{more} GPUs" if more is not None else "-"])
     print_table(
         ["GPU type", "whole", *(_EVENT_HEADS.get(e, e) for e in events), f"holds with {_nodes(answer)} lost"],
@@ -152,8 +153,12 @@ _EVENT_HEADS = {IN_PLACE: "in-place rollout", SURGE: "surge needs"}
 def _share(event: Headroom, load: float) -> str:
     if event.event == SURGE:
         return f"+{event.extra_gpus} GPUs" if event.extra_gpus else "idle GPUs do"
-    again = "" if event.recovered is None else f" ({100.0 * event.recovered / load:,.0f} %)"
-    return f"{100.0 * event.share:,.0f} %{again}"
+    again = "" if event.recovered is None else f" ({_percent(event.recovered / load)})"
+    return f"{_percent(event.share)}{again}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %" if share < 9.995 else ">999 %"
 
 
 def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
@@ -170,7 +175,7 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
     if fleet.gpus_enough is not None:
         print_lines(f"{fleet.gpus_enough} GPUs are enough where a node can be had in parts")
     print_lines(
-        f"at {answer.load.text()}: {v.requests_per_s:,.3g} requests/s, {v.concurrency:,.0f} in flight; "
+        f"at {answer.load.text()}: {plain(v.requests_per_s)} requests/s, {plain(v.concurrency)} in flight; "
         f"TTFT {interval(v.ttft_ms)} ms, TPOT {interval(v.tpot_ms)} ms, {v.tok_s_user:.1f} tok/s/user"
     )
     print_lines(
@@ -195,7 +200,7 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
 def _event_text(event: Headroom, answer: SizingAnswer) -> str:
     if event.event == SURGE:
         return event.note
-    text = f"{event.left} serve and carry {answer.load.text(event.carries)} ({100.0 * event.share:.0f} %)"
+    text = f"{event.left} serve and carry {answer.load.text(event.carries)} ({_percent(event.share)})"
     if event.recovered is not None:
         text += f"; {answer.load.text(event.recovered)} once lost groups have started again on what is left"
     return text

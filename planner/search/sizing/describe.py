@@ -41,7 +41,9 @@ def describe(
     name: str,
 ) -> Described:
     """The plan of `fleet` on `owned` GPUs, priced at the load that `at` describes."""
-    exact = float(at.in_flight[0])
+    # by Little's law; the curve begins at a load of its own
+    whole_ms = float(at.ttft_ms[0]) + float(at.tpot_ms[0]) * (problem.workload.osl - 1)
+    exact = load.amount * whole_ms / 1000.0 if load.kind is LoadKind.RATE else load.amount
     concurrency = round(load.amount) if load.kind is LoadKind.USERS else max(round(exact), 1)
     plan = DeploymentPlan(
         name=name,

@@ -40,7 +40,7 @@ class Load:
         value = self.amount if amount is None else amount
         if self.kind is LoadKind.USERS:
             return f"{value:,.0f} users"
-        return f"{value:,.3g} requests/s" if value < 100.0 else f"{value:,.0f} requests/s"
+        return f"{plain(value)} requests/s"
 
 
 class Rollout(StrEnum):
@@ -69,6 +69,11 @@ class Reserve:
 
     spare_nodes: int = 0
     rollout: Rollout | None = None
+
+
+def plain(value: float) -> str:
+    """Three significant digits without an exponent."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def parse_rate(text: str) -> float | None:

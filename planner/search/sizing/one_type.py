@@ -11,6 +11,7 @@ import numpy as np
 from planner.analytic.evaluate import Pricer
 from planner.analytic.space import MEMORY_TITLES
 from planner.domain.engine import EngineProfile
+from planner.domain.hardware import FabricKind, Pool
 from planner.domain.legality import rule_title
 from planner.domain.problem import PlanningProblem
 from planner.domain.recommendation import RankedPlan, Shortfall
@@ -55,7 +56,9 @@ def size_problem(
     pricer = make_pricer(problem, engine)
     families, excluded = build_families(problem, engine, pricer)
     pool = problem.decode_pool
-    search = FleetSearch(families, node=pool.gpus_per_node, load=load, reserve=reserve, max_gpus=MAX_GPUS)
+    search = FleetSearch(
+        families, node=pool.gpus_per_node, load=load, reserve=reserve, max_gpus=most_gpus(pool)
+    )
     sizing = _Sizing(problem, pricer, search, named)
     fleet = sizing.fleet()
     return GpuAnswer(
@@ -68,6 +71,13 @@ def size_problem(
         fleet=fleet,
         shortfall=None if fleet is not None else sizing.shortfall(excluded),
     )
+
+
+def most_gpus(pool: Pool) -> int:
+    """GPUs that one plan may cover: without a network, those of one scale-up domain."""
+    if pool.fabric.kind is FabricKind.NONE:
+        return max(pool.gpus_per_node, pool.scale_up_gpus)
+    return MAX_GPUS
 
 
 class _Sizing:
@@ -159,7 +169,7 @@ class _Sizing:
             node=self.search.node,
             load=load,
             reserve=reserve,
-            max_gpus=MAX_GPUS,
+            max_gpus=self.search.max_gpus,
         )
         found = search.smallest(self.targets)
         return search.owned(found) if found is not None else None
@@ -237,9 +247,13 @@ class _Sizing:
                 break
         needed.append(self._lowest())
         if not binding:
-            binding = (
-                ["the targets together"] if nearest else [f"more than {MAX_GPUS:,} GPUs would be needed"]
-            )
+            binding = ["the targets together"]
+        most = self.search.best(self.search.max_gpus, self.targets, enough=False)[:1]
+        if most:
+            binding = [f"more than the {self.search.max_gpus:,} GPUs that one plan covers would be needed"]
+            needed = [
+                f"{self.search.max_gpus:,} GPUs carry {self.load.text(most[0].worst)} within the targets"
+            ]
         return Shortfall(binding=" and ".join(binding), nearest=nearest, needed=tuple(needed))
 
     def _without_one(self) -> list[tuple[str, Targets]]:

@@ -26,6 +26,7 @@ from planner.search.sizing.load import Load, LoadKind, Reserve, Rollout, Targets
 from planner.search.sizing.one_type import GROUP_GPUS, size_problem
 
 WORKERS: Final = 2
+NO_NETWORK: Final = "none"
 DEFINITIONS: Final = {
     LoadKind.USERS: "active users: each has exactly one request in flight and sends the next when it is answered",
     LoadKind.RATE: "requests/s that arrive independently (Poisson), whether or not earlier ones are answered",
@@ -34,6 +35,12 @@ OPEN_ARRIVALS: Final = Assumption(
     name="open arrivals",
     value=f"engines at most at {100.0 * PREFILL_HEADROOM:.0f} % of their highest throughput",
     why="near it a burst of arrivals never drains (simulated); a closed loop holds itself back",
+    flag="(none)",
+)
+PLACEMENT: Final = Assumption(
+    name="placement",
+    value="groups are packed onto nodes role by role, and a lost node takes every group on it",
+    why="engines of a group run in lockstep; manifests leave the rest to the scheduler",
     flag="(none)",
 )
 Progress = Callable[[str], None]
@@ -75,8 +82,7 @@ def size_fleet(
         say(f"{gpu}: {size} ({len(found)} of {len(jobs)})")
     answers = tuple(found[g] for g in gpus)
     common, answers = _common_assumptions(answers)
-    if load.kind is LoadKind.RATE:
-        common += (OPEN_ARRIVALS,)
+    common += (PLACEMENT, OPEN_ARRIVALS) if load.kind is LoadKind.RATE else (PLACEMENT,)
     return _answer(asked, load, reserve, common, answers, left_out)
 
 
@@ -84,7 +90,7 @@ def read_gpus(text: str | None) -> tuple[str, ...] | None:
     """GPU names of a comma-separated list; None when none was given."""
     if text is None:
         return None
-    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
 def enough_data(overlay: Path | None = None) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
@@ -199,12 +205,16 @@ def _of_node(asked: SizeRequest, node: str, gpus: tuple[str, ...], issues: list[
 def _pool(gpu_name: str, request: Request) -> int:
     """GPUs of the pool whose configurations are enumerated: whole nodes, up to the widest group considered."""
     overlay = request.profiles
-    if request.node is not None:
-        node = load_node(request.node, overlay=overlay).gpus_per_node
-    else:
-        shapes = nodes_for(load_gpu(gpu_name, overlay=overlay), overlay=overlay)
-        node = shapes[0].gpus_per_node if shapes else 8
-    return max(GROUP_GPUS // node, 1) * node
+    gpu = load_gpu(gpu_name, overlay=overlay)
+    shapes = nodes_for(gpu, overlay=overlay)
+    node = load_node(request.node, overlay=overlay) if request.node is not None else next(iter(shapes), None)
+    if node is None:
+        return GROUP_GPUS  # refused with a reason by the problem's own checks
+    widest = max(GROUP_GPUS // node.gpus_per_node, 1) * node.gpus_per_node
+    network = request.fabric or node.fabric
+    if network == NO_NETWORK:
+        widest = min(widest, max(node.gpus_per_node, gpu.scale_up.domain_gpus))
+    return widest
 
 
 # --- running ---

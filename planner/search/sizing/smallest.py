@@ -102,7 +102,7 @@ class FleetSearch:
 
     def _carried(self, bounds: _Bounds, owned: int, targets: Targets) -> Fleet | None:
         for rows, cells in _batched(bounds.cells(owned)):
-            worst = self._worst(bounds.family, rows, cells, targets)
+            worst = self._worst(bounds.family, rows, cells, targets, floor=self.load.amount)
             best = int(np.argmax(worst))
             if worst[best] >= self.load.amount * (1.0 - CLOSE):
                 return self._fleet(bounds.family, int(rows[best]), cells[best], float(worst[best]), targets)
@@ -132,7 +132,7 @@ class FleetSearch:
             if not len(part):
                 return
             for rows, cells in _batched(bounds.full_cells(part, owned, floor)):
-                worst = self._worst(bounds.family, rows, cells, targets)
+                worst = self._worst(bounds.family, rows, cells, targets, floor=floor)
                 for i in np.argsort(-worst, kind="stable")[:KEPT]:
                     if worst[i] > 0.0:
                         self._keep(found, bounds, int(rows[i]), cells[i], float(worst[i]), targets)
@@ -155,29 +155,30 @@ class FleetSearch:
     # --- many cells ---
 
     def _worst(
-        self, family: Family, rows: IndexArray, cells: Sequence[Counts], targets: Targets
+        self, family: Family, rows: IndexArray, cells: Sequence[Counts], targets: Targets, *, floor: float
     ) -> FloatArray:
-        """Per cell, the least load within the targets over the states that must hold."""
+        """Per cell, the least load within the targets over the states that must hold.
+
+        Cells whose whole plan carries less than `floor` are not looked into: they get what the whole plan carries.
+        """
+        result = self._greatest(family, rows, cells, targets).load
         if self.reserve.spare_nodes == 0 and self.reserve.rollout is not Rollout.IN_PLACE:
-            return self._greatest(family, rows, cells, targets).load
+            return result
         states: list[Counts] = []
         owners: list[int] = []
-        for i, (row, counts) in enumerate(zip(rows, cells, strict=True)):
-            shape = Shape(int(family.first_gpus[row]), int(family.second_gpus[row]), self.node)
-            for state in states_to_hold(shape, counts, self.reserve):
-                states.append(state)
-                owners.append(i)
-        of = np.array(owners)
-        loads = np.zeros(len(states))
-        two_roles = family.second_gpus[rows[of]] > 0
-        alive = np.array(
-            [s.first > 0 and (s.second > 0 or not two) for s, two in zip(states, two_roles, strict=True)]
-        )
-        if alive.any():
-            kept = [s for s, a in zip(states, alive, strict=True) if a]
-            loads[alive] = self._greatest(family, rows[of[alive]], kept, targets).load
-        result = np.full(len(cells), np.inf)
-        np.minimum.at(result, of, loads)
+        for i in np.flatnonzero(result >= floor * (1.0 - CLOSE)):
+            row = rows[i]
+            two = int(family.second_gpus[row])
+            shape = Shape(int(family.first_gpus[row]), two, self.node)
+            left = states_to_hold(shape, cells[i], self.reserve)
+            if any(s.first < 1 or (two and s.second < 1) for s in left):
+                result[i] = 0.0
+                continue
+            states.extend(left)
+            owners.extend([int(i)] * len(left))
+        if states:
+            of = np.array(owners, dtype=np.intp)
+            np.minimum.at(result, of, self._greatest(family, rows[of], states, targets).load)
         return result
 
     def _greatest(
