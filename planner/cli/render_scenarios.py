@@ -15,7 +15,7 @@ SUPPORT_ELASTIC = (
     "llm-d has no controller for it that we know of: a LeaderWorkerSet's size is fixed, so the pods must exist beforehand."
 )
 SUPPORT_EPLB = (
-    "Supported today: vLLM --enable-eplb with --eplb-config '{\"use_async\": true}' (the default; the communicator must not "
+    "Supported today (vLLM 0.33.0): --enable-eplb with --eplb-config '{\"use_async\": true}' (the default; the communicator must not "
     "be nccl or pynccl). Known failure: the asynchronous thread can stall silently on EP16 across nodes (vllm issue 57883, "
     "2026-09); watch the steps until the next rearrangement in the logs."
 )
