@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from planner.domain.problem import PREFILL_HEADROOM
 from planner.explain.topic import Area, Better, Term
 
 METRICS: Final = (
@@ -150,8 +151,8 @@ METRICS: Final = (
         aliases=("utilisation", "busy"),
         area=Area.METRICS,
         text=(
-            "Share of time that prefill groups are busy. A plan that promises a TTFT keeps it at 70 % or less: beyond, waiting "
-            "grows several-fold with a capacity that is known to about 15 %."
+            f"Share of time that prefill groups are busy. A plan that promises a TTFT keeps it at {PREFILL_HEADROOM:.0%} or "
+            "less: beyond, waiting grows several-fold with a capacity that is known to about 15 %."
         ),
         unit="share",
         better=Better.LOWER,

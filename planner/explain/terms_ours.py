@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from planner.domain.problem import PREFILL_HEADROOM
 from planner.explain.topic import Area, Term
 
 OURS: Final = (
@@ -186,8 +187,8 @@ OURS: Final = (
         name="headroom",
         area=Area.OURS,
         text=(
-            "Capacity kept free: a plan with a TTFT target keeps its prefill groups at most 70 % busy; for a fleet, the nodes that "
-            "may fail without breaking a target."
+            f"Capacity kept free: a plan with a TTFT target keeps its prefill groups at most {PREFILL_HEADROOM:.0%} busy; for a "
+            "fleet, the nodes that may fail without breaking a target."
         ),
         shown=("Assumed of planner recommend", "planner size --spare-nodes"),
         see=("prefill utilisation",),

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("script", ["build_errors.py", "build_cli.py", "build_glossary.py"])
+@pytest.mark.parametrize(
+    "script", ["build_errors.py", "build_cli.py", "build_glossary.py", "build_figures.py"]
+)
 def test_generated_pages_are_current(script: str) -> None:
     done = subprocess.run(
         [sys.executable, f"docs/{script}", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -43,3 +45,10 @@ def test_the_command_page_has_every_command_with_its_options() -> None:
     ):
         section = page.split(f"\n## planner {words}\n")[1].split("\n## ")[0]
         assert f"`{option}`" in section, words
+
+
+def test_pictures_are_used_and_small() -> None:
+    pages = "".join(p.read_text() for p in (ROOT / "docs").rglob("*.md"))
+    for picture in (ROOT / "docs" / "figures").iterdir():
+        assert f"figures/{picture.name}" in pages, picture.name
+        assert picture.stat().st_size < 300_000, picture.name

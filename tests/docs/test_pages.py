@@ -193,3 +193,35 @@ def test_folders_variables_pipes_and_failures_in_front_of_a_pipe(tools: Path, tm
     )
     ran = ran_on(text, tools, tmp_path)
     assert [r.status for r in ran] == [0, 0, 0, 0, 2, 0, 0]
+
+
+# --- the Korean pages ------------------------------------------------------------------------------------------------
+
+
+def test_the_korean_readme_has_the_commands_of_the_english_one() -> None:
+    def commands(page: Path) -> list[str]:
+        return [c.text for b in runner.blocks(page) for c in b.commands]
+
+    def listed(page: Path) -> list[str]:
+        table = re.findall(r"^\| (`planner .*?) \|", page.read_text(), re.MULTILINE)
+        return [" ".join(re.findall(r"`([^`]+)`", row)) for row in table]
+
+    english, korean = ROOT / "README.md", ROOT / "docs" / "ko" / "README.md"
+    assert commands(korean) == commands(english)
+    assert listed(korean) == listed(english)
+
+
+@pytest.mark.parametrize("page", ["README.md", "explanation.md"])
+def test_korean_pages_say_which_text_they_follow_and_are_korean(page: str) -> None:
+    text = (ROOT / "docs" / "ko" / page).read_text()
+    assert re.search(r"> .*\d{4}-\d{2}-\d{2}", text)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    hangul = sum("가" <= c <= "힣" for c in prose)
+    assert hangul > 700
+
+
+def test_the_korean_explanation_covers_every_english_page() -> None:
+    text = (ROOT / "docs" / "ko" / "explanation.md").read_text()
+    for page in (ROOT / "docs" / "explanation").glob("*.md"):
+        if page.name != "whats-next.md":
+            assert f"../explanation/{page.name}" in text, page.name
