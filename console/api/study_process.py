@@ -1,7 +1,7 @@
 """Run one stored study: ``python -m console.api.study_process NAME [TRIALS]``.
 
-It stops, keeping every finished trial, when the study is no longer marked as running (somebody stopped it, here or in a
-terminal), when it is interrupted, and when the server that started it is gone.
+It stops, keeping every finished trial, when somebody stops the study, here or in a terminal, when it is interrupted or
+terminated, and when the server that started it is gone.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import sys
 
 def main(name: str, trials: int | None) -> None:
     """Resume `name` and follow its state."""
-    from planner.search.studies.threads import one_thread
+    from planner.search.studies.threads import end_like_an_interrupt, one_thread
 
     one_thread()
-    from planner.domain.study import StudyState
     from planner.search.studies.progress import Progress
     from planner.search.studies.runner import Changes, resume
     from planner.storage.store import open_store
 
     parent = os.getppid()
+    end_like_an_interrupt()
     with open_store() as store:
 
         def report(progress: Progress) -> None:
             del progress  # what is shown is read from the store, whoever runs the study
-            if os.getppid() != parent or store.studies.get(name).state is not StudyState.RUNNING:
+            if os.getppid() != parent:
                 raise KeyboardInterrupt
 
         resume(store, name, report=report, changes=Changes(trials=trials))

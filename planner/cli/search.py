@@ -133,7 +133,9 @@ def show_run(run: RunStudy, *, json: bool) -> None:
     """Run a study with a progress line, print its report, and leave with the status that fits."""
     from planner.cli.study_progress import ProgressLine
     from planner.search.studies.loop import Stop
+    from planner.search.studies.threads import end_like_an_interrupt
 
+    end_like_an_interrupt()
     line = ProgressLine()
     try:
         ended = run(line)

@@ -84,6 +84,31 @@ def resume(
 
 
 @app.command()
+def stop(name: Name) -> None:
+    """Ask whoever runs a study to stop: what runs is finished and recorded, nothing is lost."""
+    from planner.domain.study import StudyState
+    from planner.storage.store import open_store
+
+    with open_store() as store:
+        study = store.studies.get(name)
+        if study.parent is not None:
+            study = store.studies.get(study.parent)
+        if study.state is not StudyState.RUNNING:
+            raise NotFeasibleError(
+                Issue(
+                    code="study.not_running",
+                    what=f"study '{study.name}' is {study.state.value}",
+                    why="no process works on it",
+                    fix=f"planner studies show {study.name}, or planner studies resume {study.name}",
+                )
+            )
+        store.studies.set_state(study.name, StudyState.INTERRUPTED)
+    sys.stderr.write(
+        f"{study.name} stops when its running trials end. Continue with: planner studies resume {study.name}\n"
+    )
+
+
+@app.command()
 def compare(
     names: Annotated[list[str], typer.Argument(help="Two or more studies.")], json: o.Json = False
 ) -> None:

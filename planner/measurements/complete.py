@@ -110,6 +110,7 @@ class AsWritten:
     def unknown_gpu(self, name: str) -> Issue | None:
         """Every name may be recorded."""
         del name
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from planner.storage.database import Database
 
-REVISIONS: Final = ("0001", "0002", "0003")  # oldest first; a test compares them with migrations/
+REVISIONS: Final = ("0001", "0002", "0003", "0004")  # oldest first; a test compares them with migrations/
 HEAD: Final = REVISIONS[-1]
 _ADVISORY_LOCK: Final = 7_741_318_022_001  # any fixed number: one schema change at a time on PostgreSQL
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Row, desc, func, or_, update
+from sqlalchemy import Row, desc, func, update
 from sqlalchemy import insert as sa_insert
 from sqlalchemy import select as sa_select
 from sqlalchemy.exc import IntegrityError
@@ -30,9 +30,10 @@ from planner.domain.study import (
     TrialOutcome,
     TrialState,
 )
+from planner.storage import runs
 from planner.storage.codec import decode, encode
 from planner.storage.database import Database
-from planner.storage.tables import StudyRow, TrialRow
+from planner.storage.tables import StudyRow, StudyRunRow, TrialRow
 
 LEASE: Final = timedelta(minutes=10)
 _STATES: Final = {s.value: s for s in TrialState}
@@ -83,7 +84,8 @@ class StudyRepository:
     def get(self, name: str) -> Study:
         """The study called `name`; MissingDataError ``study.unknown`` with near names."""
         with self._db.read() as session:
-            return _study(_row(session, name))
+            row = _row(session, name)
+            return _study(row, runs.states(session, [row], self._db.clock())[row.id or 0])
 
     def list(self) -> tuple[StudySummary, ...]:
         """All studies with their trial counts, newest first."""
@@ -95,15 +97,55 @@ class StudyRepository:
             )
             for study_id, state, n in session.connection().execute(counted):
                 counts.setdefault(study_id, Counter())[TrialState(state)] = n
-            return tuple(StudySummary(study=_study(r), trials=dict(counts.get(r.id or 0, {}))) for r in rows)
+            states = runs.states(session, rows, self._db.clock())
+            return tuple(
+                StudySummary(study=_study(r, states[r.id or 0]), trials=dict(counts.get(r.id or 0, {})))
+                for r in rows
+            )
 
     def set_state(self, name: str, state: StudyState) -> None:
-        """Mark a study as running, interrupted or finished."""
+        """Mark a study as running, interrupted or finished. Whoever runs it stops when it is marked as interrupted."""
+        with self._db.write() as session:
+            self._mark(session, _row(session, name), state)
+
+    def enter(self, name: str, *, owner: str) -> None:
+        """`owner` runs the study from now on; points that a process claimed and died over are free again."""
         with self._db.write() as session:
             row = _row(session, name)
-            row.state = state.value
-            row.updated_at = self._db.clock()
-            session.add(row)
+            self._mark(session, row, StudyState.RUNNING)
+            runs.enter(session, row.id or 0, owner, self._db.clock())
+            for claim in _open_claims(session, row.id or 0):
+                if runs.is_gone(claim.owner):
+                    session.delete(claim)
+
+    def beat(self, name: str, *, owner: str) -> bool:
+        """`owner` still runs the study; False when it was asked to stop, or the study is gone."""
+        with self._db.write() as session:
+            row = session.exec(select(StudyRow).where(StudyRow.name == name)).first()
+            if row is None or row.state == StudyState.INTERRUPTED.value:
+                return False
+            session.exec(
+                update(StudyRunRow)
+                .where(col(StudyRunRow.study_id) == row.id, col(StudyRunRow.owner) == owner)
+                .values(seen_at=self._db.clock())
+            )
+            return True
+
+    def leave(self, name: str, *, owner: str, state: StudyState) -> None:
+        """`owner` ran the study and leaves it in `state`; while others go on, it stays running."""
+        with self._db.write() as session:
+            row = session.exec(select(StudyRow).where(StudyRow.name == name)).first()
+            if row is None:
+                return  # deleted meanwhile
+            others = runs.leave(session, row.id or 0, owner, self._db.clock())
+            if others == 0 or row.state != StudyState.RUNNING.value:
+                self._mark(session, row, state)
+
+    def _mark(self, session: Session, row: StudyRow, state: StudyState) -> None:
+        now = self._db.clock()
+        row.state, row.updated_at = state.value, now
+        session.add(row)
+        runs.forget_gone(session, row.id or 0, now)
 
     def delete(self, name: str) -> int:
         """Remove a study with its trials; returns how many trials went."""
@@ -126,7 +168,7 @@ class StudyRepository:
     ) -> Trial | None:
         """Reserve one point for `owner`; None when it is finished or another process holds it.
 
-        A claim whose lease ran out is taken over under its old number.
+        A claim whose lease ran out, or whose process is gone, is taken over under its old number.
         """
         for _ in range(_ATTEMPTS):
             now = self._db.clock()
@@ -196,11 +238,10 @@ class StudyRepository:
                         session.exec(select(TrialRow.spec_hash).where(TrialRow.study_id == study_id)).all()
                     )
                     wanted = {t.spec_hash: t for t in trials}
-                    open_claims = _open_claims(session, study_id, owner=owner, now=now)
                     filled = 0
-                    for row in open_claims:
+                    for row in _open_claims(session, study_id):
                         trial = wanted.get(row.spec_hash)
-                        if trial is not None:
+                        if trial is not None and (row.owner == owner or _is_free(row, now)):
                             _finish(row, trial.outcome, now)
                             session.add(row)
                             filled += 1
@@ -274,14 +315,17 @@ def _finish(row: TrialRow, outcome: TrialOutcome, now: datetime) -> None:
     row.finished_at = now
 
 
-def _open_claims(session: Session, study_id: int, *, owner: str, now: datetime) -> Sequence[TrialRow]:
-    """Unfinished claims that `owner` may complete: its own, and those whose lease ran out."""
+def _open_claims(session: Session, study_id: int) -> Sequence[TrialRow]:
+    """Claims without an outcome."""
     statement = select(TrialRow).where(
-        TrialRow.study_id == study_id,
-        TrialRow.state == TrialState.RUNNING.value,
-        or_(col(TrialRow.owner) == owner, col(TrialRow.lease_until) < now),
+        TrialRow.study_id == study_id, TrialRow.state == TrialState.RUNNING.value
     )
     return session.exec(statement).all()
+
+
+def _is_free(claim: TrialRow, now: datetime) -> bool:
+    """Whether another process may have the claimed point: its lease ran out, or its process is gone."""
+    return (claim.lease_until is not None and claim.lease_until < now) or runs.is_gone(claim.owner)
 
 
 def _finished_values(trial: FinishedTrial, owner: str, now: datetime) -> dict[str, object]:
@@ -326,8 +370,7 @@ def _find(session: Session, study_id: int, spec_hash: str) -> TrialRow | None:
 def _take_over(
     session: Session, row: TrialRow, *, study: str, owner: str, now: datetime, until: datetime
 ) -> Trial | None:
-    expired = row.lease_until is not None and row.lease_until < now
-    if row.state != TrialState.RUNNING.value or not expired:
+    if row.state != TrialState.RUNNING.value or not _is_free(row, now):
         return None
     # compared with the lease that was read, so that of two processes only one takes the point over
     statement = (
@@ -364,9 +407,9 @@ def _study_id(session: Session, name: str) -> int:
     return study_id
 
 
-def _study(row: StudyRow) -> Study:
+def _study(row: StudyRow, state: StudyState) -> Study:
     study = decode(row.document, Study)
-    return replace(study, state=StudyState(row.state), created_at=row.created_at, updated_at=row.updated_at)
+    return replace(study, state=state, created_at=row.created_at, updated_at=row.updated_at)
 
 
 def _trial(row: TrialRow, study: str) -> Trial:

@@ -127,6 +127,18 @@ class TrialRow(Base, table=True):
     finished_at: datetime | None = Field(default=None, sa_column=_time(nullable=True))
 
 
+class StudyRunRow(Base, table=True):
+    """A process that works on a study; gone with the process, or with the first look after it."""
+
+    __tablename__ = "study_runs"
+    __table_args__ = (UniqueConstraint("study_id", "owner"),)
+    id: int | None = Field(default=None, primary_key=True)
+    study_id: int = Field(foreign_key="studies.id", ondelete="CASCADE")
+    owner: str
+    started_at: datetime = Field(sa_column=_time())
+    seen_at: datetime = Field(sa_column=_time())
+
+
 class RawFileRow(Base, table=True):
     """A benchmark file as it was imported, zlib-compressed."""
 

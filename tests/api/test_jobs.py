@@ -100,7 +100,7 @@ def test_killed_in_the_middle_nothing_is_lost(fresh: Any) -> None:
     _wait(fresh, name, lambda s: not s["ours"])
     kept = [t for t in state.store.studies.trials(name) if t.state.finished]
     assert len(kept) >= 3
-    assert state.store.studies.get(name).state is StudyState.RUNNING  # nobody was left to say otherwise
+    assert state.store.studies.get(name).state is StudyState.INTERRUPTED  # nobody had to say so
     answer = fresh.ask("POST", f"/api/v1/studies/{name}/resume", json={"trials": len(kept) + 4})
     assert answer.status_code == 202
     _wait(fresh, name, lambda s: s["state"] == "finished")

@@ -24,7 +24,7 @@ from planner.storage.store import open_store
 from planner.storage.tables import Base
 
 CHAIN = ("base", *schema.REVISIONS)
-TABLES_AT = {"base": 0, "0001": 5, "0002": 8, "0003": 10}
+TABLES_AT = {"base": 0, "0001": 5, "0002": 8, "0003": 10, "0004": 11}
 REPOSITORY = Path(__file__).parents[2]
 
 

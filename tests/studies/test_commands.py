@@ -111,18 +111,33 @@ def test_mistakes_are_answered_with_a_code(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-def test_an_interrupted_search_says_how_to_continue(environment: dict[str, str]) -> None:
+def start_search(environment: dict[str, str], name: str) -> subprocess.Popen[str]:
+    """A long search in a process group of its own, after its first progress line."""
     process = subprocess.Popen(
-        [sys.executable, "-c", START, "search", *QUESTION, "--trials", "400", "--workers", "2", "--name", "cut"],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        [sys.executable, "-c", START, "search", *QUESTION, "--trials", "400", "--workers", "2", "--name", name],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     assert process.stderr is not None
     deadline = time.monotonic() + 150.0
     for line in process.stderr:
         if line.startswith("search ") or time.monotonic() > deadline:
             break
-    process.send_signal(signal.SIGINT)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM to all", "studies stop"])
+def test_a_stopped_search_keeps_its_trials_and_says_how_to_continue(
+    environment: dict[str, str], how: str
+) -> None:
+    process = start_search(environment, "cut")
+    if how == "studies stop":
+        stopped = planner(environment, "studies", "stop", "cut")
+        assert stopped.returncode == 0, stopped.stderr
+    elif how == "Ctrl-C":
+        process.send_signal(signal.SIGINT)
+    else:
+        os.killpg(process.pid, signal.SIGTERM)  # what a service manager does
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "planner studies resume cut" in err
@@ -131,3 +146,44 @@ def test_an_interrupted_search_says_how_to_continue(environment: dict[str, str])
     assert kept["state"] == "interrupted"
     assert sum(kept["trials"].values()) >= 1
     assert "running" not in kept["trials"]
+    again = planner(environment, "studies", "stop", "cut")
+    assert again.returncode == 1
+    assert "error[study.not_running]" in again.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_search_is_shown_as_interrupted_leaves_no_process_and_goes_on(
+    environment: dict[str, str],
+) -> None:
+    process = start_search(environment, "dead")
+    workers = [int(c) for c in children_of(process.pid)]
+    assert workers
+    process.kill()
+    process.communicate(timeout=60)
+    (listed,) = json.loads(planner(environment, "studies", "list", "--json").stdout)["studies"]
+    assert listed["state"] == "interrupted"
+    kept = listed["trials"]["complete"]
+    resumed = planner(
+        environment, "studies", "resume", "dead", "--trials", str(kept + 4), "--workers", "1", "--json"
+    )
+    report = json.loads(resumed.stdout)
+    assert report["state"] == "finished"
+    # the points that the dead process had claimed are not lost to the study
+    assert "running" not in report["trials"]
+    deadline = time.monotonic() + 60.0
+    while any(is_alive(w) for w in workers) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not [w for w in workers if is_alive(w)]
+
+
+def children_of(pid: int) -> list[str]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [c for t in tasks for c in t.read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

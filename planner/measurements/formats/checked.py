@@ -22,7 +22,7 @@ def checked(
     """Add a ``measurement.not_a_number`` issue to a draft for every text that stood where a number is wanted."""
 
     @wraps(draft_of)
-    def read(run: Mapping[str, Json], *args: P.args, **kwargs: P.kwargs) -> Draft:
+    def read(run: Mapping[str, Json], /, *args: P.args, **kwargs: P.kwargs) -> Draft:
         with unreadable_numbers() as texts:
             draft = draft_of(run, *args, **kwargs)
         issues = [_not_a_number(t, next(_places(run, t), None)) for t in dict.fromkeys(texts)]

@@ -42,11 +42,13 @@ def measurements_from(
 def _from_path(store: Store, path: Path, names: CatalogueNames, *, keep: bool) -> dict[str, Measurement]:
     if not (path.is_dir() and (path / FILE).is_file()):
         return _read(store, [path], Supplied(), names, keep=keep)
+    campaign = load_campaign(path)
+    results = {run.id: results_of(path, run) for run in campaign.runs}
+    require_results([f for files in results.values() for f in files], path)
     found: dict[str, Measurement] = {}
-    for run in load_campaign(path).runs:
-        if results := results_of(path, run):
-            found |= _read(store, results, supplied_of(run), names, keep=keep)
-    require_results(list(found), path)
+    for run in campaign.runs:
+        if results[run.id]:
+            found |= _read(store, results[run.id], supplied_of(run), names, keep=keep)
     return found
 
 

@@ -5,10 +5,13 @@ The numbers do not depend on where they are computed: a specification carries pl
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
 from typing import Protocol
 
 from planner.domain.engine import EngineProfile
@@ -85,14 +88,24 @@ _worker_evaluator: Evaluator | None = None
 
 def _start_worker(problem: PlanningProblem, engine: EngineProfile, level: StudyLevel, shared: bool) -> None:
     global _worker_evaluator  # noqa: PLW0603 - one evaluator per process, built once
-    # an interrupt is the coordinator's to handle: it lets running evaluations finish
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # stopping is the coordinator's to handle: it lets running evaluations finish
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     if shared:
         # pickling keeps the identity of a shared pool only inside one object graph; say it again
         object.__setattr__(problem, "prefill_pool", problem.decode_pool)
     from planner.search.studies.evaluators import make_evaluator
 
     _worker_evaluator = make_evaluator(level, problem, engine)
+
+
+def _end_with_parent() -> None:
+    """A worker whose coordinator was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _run_in_worker(spec: EvalSpec) -> EvalResult:

@@ -6,13 +6,14 @@ seed and queue depth the trials are the same whatever the machine; several proce
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from planner.domain.errors import ExitCode, Issue, PlannerError
 from planner.domain.study import Objective, Scalar, StudyLevel, TrialOutcome, TrialState
@@ -28,6 +29,8 @@ from planner.search.studies.specs import EvalResult, EvalSpec
 from planner.storage.store import Store
 
 Monotonic = Callable[[], float]
+Wanted = Callable[[], bool]
+ASK_EVERY_S: Final = 2.0
 
 
 class StudyStoppedError(PlannerError):
@@ -100,6 +103,7 @@ class StudyLoop:
         depth: int,
         report: Report,
         mirror: OptunaMirror | None = None,
+        wanted: Wanted = lambda: True,
         clock: Monotonic = time.monotonic,
     ) -> None:
         self.space = space
@@ -107,6 +111,7 @@ class StudyLoop:
         self._source, self._executor, self._store = source, executor, store
         self._a, self._owner, self._depth = assignment, owner, depth
         self._report, self._mirror, self._clock = report, mirror, clock
+        self._wanted, self._asked_at = wanted, -math.inf
         self._running: deque[_Running] = deque()
         self._started = clock()
         self._reference = (0.0, _user_floor(space))
@@ -114,13 +119,16 @@ class StudyLoop:
     def run(self, budget: Budget, *, stage: str) -> Stop:
         """Run to the end of `budget`.
 
-        The first interrupt lets running evaluations finish and records them; a second one drops them.
+        The first interrupt, or that the run is not `wanted` any more, lets running evaluations finish and records them;
+        a second interrupt drops them.
         """
         self._started = self._clock()
         asked = 0
         stop: Stop | None = None
         try:
             while True:
+                if stop is not Stop.INTERRUPTED and not self._still_wanted():
+                    stop = Stop.INTERRUPTED
                 while stop is None and len(self._running) < self._depth:
                     if budget.trials is not None and asked >= budget.trials:
                         stop = Stop.BUDGET
@@ -145,6 +153,14 @@ class StudyLoop:
 
     def _elapsed(self) -> float:
         return self._clock() - self._started
+
+    def _still_wanted(self) -> bool:
+        """Ask now and then: it is a write to the store, which tells others that this process is alive."""
+        now = self._clock()
+        if now - self._asked_at < ASK_EVERY_S:
+            return True
+        self._asked_at = now
+        return self._wanted()
 
     def _start_one(self) -> bool:
         """Claim and start the next point; points that another process has are skipped."""
@@ -181,6 +197,9 @@ class StudyLoop:
 
     def _finish_oldest(self) -> None:
         run = self._running[0]
+        while not wait([run.future], timeout=ASK_EVERY_S).done:
+            self._wanted()  # a long evaluation: say that we are alive; whether to stop is asked again when it ends
+            self._asked_at = -math.inf
         try:
             result = run.future.result()
         except BrokenExecutor as error:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -38,6 +37,7 @@ from planner.search.studies.routers import DEFAULT_ONLY, router_variants
 from planner.search.studies.sampler import require_sampler
 from planner.search.studies.sources import ListSource, OptunaSource, front_points
 from planner.search.studies.space import SearchSpace
+from planner.storage.runs import this_process
 from planner.storage.store import Store
 
 PROMOTED_SHARE: Final = 8  # one trial in eight is a long run of a point that did well in a short one
@@ -155,34 +155,53 @@ class StudyRun:
             raise InputError(_not_here())
         self.store, self.study, self.settings = store, study, settings
         self.problem, self.engine = problem, engine
-        self.space = space or build_space(problem, engine, settings)
+        self._space = space
         self._evaluator = evaluator or make_evaluator(settings.level, problem, engine)
         self._inline = evaluator is not None
         self._report = report
 
+    @property
+    def space(self) -> SearchSpace:
+        """The legal set, enumerated on first use."""
+        if self._space is None:
+            self._space = build_space(self.problem, self.engine, self.settings)
+        return self._space
+
     def run(self) -> Ended:
         """Run to the budget, then repeat the best points at high fidelity; the state is stored whatever happens."""
         settings = self.settings
-        self.store.studies.set_state(self.study.name, StudyState.RUNNING)
         stop = Stop.INTERRUPTED
-        executor = self._executor()
-        try:
-            long = self._long_trials()
-            stop, expected = self._short(executor, long)
-            if stop is not Stop.INTERRUPTED and long:
-                stop = self._promote(executor, long, stop)
-        finally:
-            executor.close()
-            finished = stop is not Stop.INTERRUPTED
-            self.store.studies.set_state(
-                self.study.name, StudyState.FINISHED if finished else StudyState.INTERRUPTED
-            )
+        with self._running(self.study.name) as left_as:
+            executor = self._executor()
+            try:
+                long = self._long_trials()
+                stop, expected = self._short(executor, long)
+                if stop is not Stop.INTERRUPTED and long:
+                    stop = self._promote(executor, long, stop)
+            finally:
+                executor.close()
+            left_as.append(_state_after(stop))
         report = report_of(
             self.store, self.study.name, self.space, expected_gain=expected, settings=settings.stored()
         )
         return Ended(stop=stop, report=report)
 
     # --- inside ---
+
+    @contextmanager
+    def _running(self, name: str) -> Iterator[list[StudyState]]:
+        """This process runs study `name` meanwhile, and leaves it in the state that is appended, or interrupted."""
+        owner = this_process()
+        left_as: list[StudyState] = []
+        self.store.studies.enter(name, owner=owner)
+        try:
+            yield left_as
+        finally:
+            state = left_as[-1] if left_as else StudyState.INTERRUPTED
+            self.store.studies.leave(name, owner=owner, state=state)
+
+    def _wanted(self) -> bool:
+        return self.store.studies.beat(self.study.name, owner=this_process())
 
     def _long_trials(self) -> int:
         s = self.settings
@@ -217,11 +236,10 @@ class StudyRun:
         loop = self._loop(
             name, ListSource(best_points(self.store, self.study.name, self.space, count)), executor, LONG
         )
-        self.store.studies.set_state(name, StudyState.RUNNING)
-        stop = loop.run(Budget(trials=count), stage="long runs")
-        interrupted = stop is Stop.INTERRUPTED
-        self.store.studies.set_state(name, StudyState.INTERRUPTED if interrupted else StudyState.FINISHED)
-        return stop if interrupted else before
+        with self._running(name) as left_as:
+            stop = loop.run(Budget(trials=count), stage="long runs")
+            left_as.append(_state_after(stop))
+        return stop if stop is Stop.INTERRUPTED else before
 
     def _short_fidelity(self) -> Fidelity:
         return EXACT if self.settings.level is StudyLevel.ANALYTIC else SHORT
@@ -249,7 +267,8 @@ class StudyRun:
                 seed=s.seed,
                 objectives=s.objectives,
             ),
-            owner=f"{socket.gethostname()}:{os.getpid()}",
+            owner=this_process(),
+            wanted=self._wanted,
             depth=max(2, s.workers),
             report=self._report,
             mirror=mirror,
@@ -270,6 +289,10 @@ class StudyRun:
             # the analytic pick comes first: what the search is worth is said against it
             source.enqueue(analytic_pick(self.space))
         return done
+
+
+def _state_after(stop: Stop) -> StudyState:
+    return StudyState.INTERRUPTED if stop is Stop.INTERRUPTED else StudyState.FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
