@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache
 from pathlib import Path
@@ -57,9 +58,11 @@ def structure_data(data: object, cls: type[T], *, name: str) -> T:
 
 
 def unstructure(value: object) -> Any:
-    """Return dicts, lists, text, numbers, booleans and None, in field order; mapping keys become text."""
+    """Return dicts, lists, text, numbers, booleans and None, in field order; keys and times become text."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: unstructure(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

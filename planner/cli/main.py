@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
     "demo": ("planner.cli.demo", "app", "The whole product on shipped data, offline."),
     "doctor": ("planner.cli.doctor", "doctor", "Check this machine, the database, the cluster and the data."),
+    "schemas": ("planner.cli.schemas", "app", "JSON Schemas of the documents that are printed and saved."),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
