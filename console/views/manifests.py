@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner import __version__
-from planner.catalog.hardware import load_fabric, load_gpu, load_node
-from planner.catalog.models import load_model
 from planner.domain.deployment import DeploymentPlan
 from planner.export.naming import slug
-from planner.export.options import ExportOptions, RoleHardware
+from planner.export.options import ExportOptions
 from planner.export.targets import export_plan
 from planner.export.targets.base import Export, ExportFile
+from planner.search.manifest_facts import load_facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +25,9 @@ class ManifestView:
 
 def export_of(plan: DeploymentPlan) -> tuple[str, Export]:
     """The name and the default export of `plan`. Raises PlannerError for what cannot be exported."""
-    fabric = load_fabric(plan.fabric)
-    hardware = {
-        r.role: RoleHardware(
-            gpu=load_gpu(r.gpu), node=replace(load_node(r.node), fabric=fabric.id), fabric=fabric
-        )
-        for r in plan.roles
-    }
+    model, hardware = load_facts(plan)
     options = ExportOptions(created_by=f"wideplan {__version__}")
-    made = export_plan(plan, model=load_model(plan.model), hardware=hardware, options=options)
+    made = export_plan(plan, model=model, hardware=hardware, options=options)
     return slug(plan.name), made
 
 

@@ -367,10 +367,10 @@ def _generator(text: str | None) -> Generator | None:
 
 def _render(campaign: Campaign, options: JobOptions, profiles: Path | None) -> RenderedCampaign:
     from planner import __version__
-    from planner.cli.export import load_facts
     from planner.export.options import ExportOptions
     from planner.export.targets import export_plan
     from planner.search.campaigns.jobs import render_campaign, run_name
+    from planner.search.manifest_facts import load_facts
 
     deployments: dict[str, str] = {}
     for one in campaign.runs:

@@ -59,11 +59,11 @@ def render_plan(
     """The deployment's name and the manifests of a saved plan. Errors of `load_plan` and ``export.*``."""
     from planner import __version__
     from planner.catalog.plans import load_plan
-    from planner.cli.export import load_facts
     from planner.export.naming import slug
     from planner.export.options import ExportOptions
     from planner.export.settings import apply_settings
     from planner.export.targets import export_plan
+    from planner.search.manifest_facts import load_facts
 
     loaded = load_plan(plan)
     model, hardware = load_facts(loaded, profiles=profiles)

@@ -9,7 +9,6 @@ import typer
 
 from planner.cli import options as o
 from planner.cli.output import emit_json
-from planner.domain.errors import InputError, Issue
 
 
 def estimate(
@@ -75,17 +74,6 @@ def estimate(
             from planner.search.from_recipe import with_recipe
 
             flags = with_recipe(recipe, flags)
-        if (aggregated is None) == (prefill is None and decode is None) or (prefill is None) != (
-            decode is None
-        ):
-            raise InputError(
-                Issue(
-                    code="estimate.roles",
-                    what="no complete set of roles was given",
-                    why="a plan is either one aggregated role or a prefill and a decode role",
-                    fix="give a saved plan, or --aggregated ROLE, or --prefill ROLE and --decode ROLE",
-                )
-            )
         priced = price_roles(
             flags, aggregated=aggregated, prefill=prefill, decode=decode, concurrency=concurrency
         )

@@ -13,10 +13,8 @@ from planner.cli.output import emit_json
 from planner.domain.errors import InputError, Issue, did_you_mean
 
 if TYPE_CHECKING:
-    from planner.domain.deployment import DeploymentPlan, Role
-    from planner.domain.model import ModelSpec
+    from planner.domain.deployment import DeploymentPlan
     from planner.export.objects import Manifest
-    from planner.export.options import RoleHardware
 
 
 def export(
@@ -58,6 +56,7 @@ def export(
     from planner.export.options import ExportOptions, Target
     from planner.export.settings import apply_settings
     from planner.export.targets import export_plan
+    from planner.search.manifest_facts import load_facts
 
     known = [t.value for t in Target]
     if target not in known:
@@ -114,9 +113,9 @@ def export(
 
 def _check_own_work(manifests: tuple[Manifest, ...], profiles: Path | None) -> None:
     """Lint what is about to be written: warnings go to stderr, an error stops the export."""
-    from planner.cli.catalogue_facts import CatalogueFacts
     from planner.export.lint import Severity, lint_documents
     from planner.export.yaml import Document
+    from planner.search.manifest_facts import CatalogueFacts
 
     documents = [Document(f"{m.kind}/{m.metadata.name}", i, 1, m.plain()) for i, m in enumerate(manifests)]
     findings = lint_documents(documents, facts=CatalogueFacts(profiles=profiles))
@@ -162,20 +161,3 @@ def _prediction(plan: DeploymentPlan, profiles: Path | None) -> str:
 def _figure(value: float) -> str:
     """Three figures, never with an exponent."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
-
-
-def load_facts(plan: DeploymentPlan, *, profiles: Path | None) -> tuple[ModelSpec, dict[Role, RoleHardware]]:
-    """The model and the profiles that `plan` names."""
-    from planner.catalog.hardware import load_fabric, load_gpu, load_node, with_fabric
-    from planner.catalog.models import load_model
-    from planner.export.options import RoleHardware
-
-    fabric = load_fabric(plan.fabric, overlay=profiles)
-    hardware = {}
-    for role in plan.roles:
-        node = load_node(role.node, overlay=profiles)
-        shape = node if node.fabric == fabric.id else with_fabric(node, fabric)
-        hardware[role.role] = RoleHardware(
-            gpu=load_gpu(role.gpu, overlay=profiles), node=shape, fabric=fabric
-        )
-    return load_model(plan.model, overlay=profiles), hardware

@@ -38,10 +38,10 @@ def import_(
     Manifests written by planner export need no flags. Flags that a plan cannot hold are kept and named.
     """
     from planner.catalog.plans import dump_plan, save_plan
-    from planner.cli.catalogue_facts import CatalogueFacts
     from planner.domain.workload import Workload
     from planner.export.files import read_manifests
     from planner.export.parse import ImportHints, import_plan
+    from planner.search.manifest_facts import CatalogueFacts
 
     hints = ImportHints(
         name=name,

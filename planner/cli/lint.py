@@ -43,11 +43,11 @@ def lint(
 
     Works on hand-written manifests as well as on ours: planner export PLAN | planner lint - --exit-code
     """
-    from planner.cli.catalogue_facts import CatalogueFacts
     from planner.export.dialects import parse_version
     from planner.export.files import read_manifests
     from planner.export.lint import Severity, lint_documents, rules
     from planner.export.schema import load_schemas
+    from planner.search.manifest_facts import CatalogueFacts
 
     if list_rules:
         _print_rules(json=json)
@@ -103,9 +103,9 @@ def _check_rule_names(only: list[str], known: list[str]) -> None:
 
 def _compare(documents: tuple[Document, ...], against: Path, facts: object) -> tuple[Difference, ...]:
     from planner.catalog.plans import load_plan
-    from planner.cli.catalogue_facts import CatalogueFacts
     from planner.export.compare import differences
     from planner.export.parse import ImportHints, import_plan
+    from planner.search.manifest_facts import CatalogueFacts
 
     planned = load_plan(against)
     serving = planned.roles[-1]

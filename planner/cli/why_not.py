@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli import options as o
 from planner.cli.output import emit_json, stdout
-from planner.domain.errors import ExitCode, InputError, Issue
+from planner.domain.errors import ExitCode
 
 
 def why_not(
     recipe: Annotated[str | None, typer.Argument(help="A recipe, or use the flags.")] = None,
+    plan: Annotated[Path | None, typer.Option("--plan", help="A saved plan, instead of roles.")] = None,
     aggregated: Annotated[str | None, typer.Option("--aggregated", help="Role, e.g. 2x(tp1,dp16).")] = None,
     prefill: Annotated[str | None, typer.Option("--prefill", help="Prefill role, e.g. 2x(tp1,dp8).")] = None,
     decode: Annotated[
@@ -42,10 +44,11 @@ def why_not(
 ) -> None:
     """Say why a configuration is not legal or not on the frontier: rule, numbers, what would make it so.
 
+    A saved plan (--plan) brings its own model, hardware, traffic and targets; flags beside it win.
     Exit status 0 when it is on the frontier, 1 when it is not.
     """
     from planner.search.ask import Request
-    from planner.search.price import describe
+    from planner.search.price import describe, describe_saved
     from planner.search.why_not import Verdict
     from planner.search.why_not import why_not as answer
 
@@ -54,23 +57,20 @@ def why_not(
         prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, engine_version=engine_version, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip
-    if recipe is not None:
-        from planner.search.from_recipe import with_recipe
+    if plan is not None:
+        from planner.catalog.plans import load_plan
 
-        flags = with_recipe(recipe, flags)
-    if (aggregated is None) == (prefill is None and decode is None) or (prefill is None) != (decode is None):
-        raise InputError(
-            Issue(
-                code="estimate.roles",
-                what="no complete set of roles was given",
-                why="a plan is either one aggregated role or a prefill and a decode role",
-                fix="give --aggregated ROLE, or --prefill ROLE and --decode ROLE, e.g. --decode '1x(tp1,dp16)'",
-            )
+        asked = load_plan(plan)
+        problem, engine = describe_saved(asked, flags)
+    else:
+        if recipe is not None:
+            from planner.search.from_recipe import with_recipe
+
+            flags = with_recipe(recipe, flags)
+        asked, problem, engine = describe(
+            flags, aggregated=aggregated, prefill=prefill, decode=decode, concurrency=None
         )
-    plan, problem, engine = describe(
-        flags, aggregated=aggregated, prefill=prefill, decode=decode, concurrency=None
-    )
-    result = answer(plan, problem, engine)
+    result = answer(asked, problem, engine)
     if json:
         from planner.catalog.wire import unstructure
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 from planner.catalog.recipes import load_recipe
 from planner.search.ask import Request
 
 
 def with_recipe(name: str, flags: Request) -> Request:
     """The request of recipe `name` with every flag that was given laid over it."""
-    given = {f.name: getattr(flags, f.name) for f in fields(flags) if getattr(flags, f.name) is not None}
-    return replace(request_of(name, flags), **given)
+    return request_of(name, flags).overlaid(flags)
 
 
 def request_of(name: str, flags: Request) -> Request:

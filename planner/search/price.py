@@ -110,8 +110,12 @@ def describe(
     decode: str | None,
     concurrency: int | None,
 ) -> tuple[DeploymentPlan, PlanningProblem, EngineProfile]:
-    """The plan in the short notation, with the problem it belongs to; nothing is checked for legality."""
+    """The plan in the short notation, with the problem it belongs to; nothing is checked for legality.
+
+    Raises InputError ``estimate.roles`` unless there is one aggregated role or a prefill and a decode role.
+    """
     check_concurrency(concurrency)
+    _check_roles(aggregated, prefill, decode)
     if request.gpus is None and request.prefill_gpus is None:
         # the widths say how many GPUs there are: parse once on a stand-in pool of one node
         request = _with_gpus(request, [t for t in (aggregated, prefill, decode) if t is not None])
@@ -150,6 +154,47 @@ def describe(
         max_model_len=max_model_len(problem.workload, problem.model.max_position),
     )
     return plan, problem, engine
+
+
+def describe_saved(plan: DeploymentPlan, flags: Request) -> tuple[PlanningProblem, EngineProfile]:
+    """The problem a saved plan answers: its model, hardware, traffic and targets, with `flags` laid over them."""
+    prefill, decode = plan.roles[0], plan.roles[-1]
+    split = prefill.gpu != decode.gpu
+    request = Request(
+        name=plan.name,
+        model=plan.model,
+        fabric=plan.fabric,
+        node=None if split else decode.node,
+        gpu=None if split else decode.gpu,
+        gpus=None if split else plan.gpus_owned,
+        prefill_gpu=prefill.gpu if split else None,
+        prefill_gpus=prefill.gpus if split else None,
+        decode_gpu=decode.gpu if split else None,
+        decode_gpus=decode.gpus if split else None,
+        isl=plan.workload.isl,
+        osl=plan.workload.osl,
+        prefix_hit=plan.workload.prefix_hit,
+        ttft_ms=plan.slo.ttft_ms,
+        tpot_ms=plan.slo.tpot_ms,
+        tok_s_user=plan.slo.tok_s_user,
+        engine_version=plan.engine_version,
+    )
+    return build_problem(request.overlaid(flags))
+
+
+def _check_roles(aggregated: str | None, prefill: str | None, decode: str | None) -> None:
+    given = (aggregated is not None, prefill is not None, decode is not None)
+    if given in {(True, False, False), (False, True, True)}:
+        return
+    raise InputError(
+        Issue(
+            code="estimate.roles",
+            what="no complete set of roles was given",
+            why="a plan is either one aggregated role or a prefill and a decode role",
+            fix="give a saved plan (why-not: --plan), or --aggregated ROLE, or --prefill ROLE and --decode ROLE, e.g. "
+            "--decode '1x(tp1,dp16)'",
+        )
+    )
 
 
 def _with_gpus(request: Request, texts: list[str]) -> Request:

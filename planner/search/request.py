@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -48,6 +48,11 @@ class Request:
     calibration: bool | None = None
     name: str | None = None
     profiles: Path | None = None
+
+    def overlaid(self, flags: Request) -> Request:
+        """This request with every flag that was given laid over it."""
+        given = {f.name: getattr(flags, f.name) for f in fields(flags) if getattr(flags, f.name) is not None}
+        return replace(self, **given)
 
 
 class Collector:

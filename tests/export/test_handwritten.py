@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.catalogue_facts import CatalogueFacts
 from planner.export.files import read_manifests
 from planner.export.lint import Severity, lint_documents
+from planner.search.manifest_facts import CatalogueFacts
 
 FOLDER = Path(__file__).parent / "handwritten"
 EXPECTED = {

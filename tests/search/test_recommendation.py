@@ -105,6 +105,19 @@ def test_why_not_names_rule_numbers_and_remedy(planner_cli) -> None:
     assert "use TP" in done.stdout
 
 
+def test_why_not_takes_a_saved_plan(planner_cli, tmp_path) -> None:
+    saved = tmp_path / "plan.json"
+    done = planner_cli("recommend", "gpt-oss-120b-h200x8", "--save", saved)
+    assert done.returncode == 0, done.stderr
+    done = planner_cli("why-not", "--plan", saved, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "on the frontier"
+    assert [r["parallelism"] for r in answer["plan"]["roles"]] == [
+        r["parallelism"] for r in json.loads(saved.read_text())["plan"]["roles"]
+    ]
+
+
 def test_why_not_compares_a_dominated_plan_with_a_better_one(planner_cli) -> None:
     done = planner_cli(
         "why-not", "deepseek-r1-h200x32", "--prefill", "2x(tp8,dp1)", "--decode", "2x(tp8,dp1)", "--json"

@@ -1,15 +1,17 @@
-"""What the linter and the importer ask the catalogue: models by name, node shapes by selector."""
+"""What manifests need of the catalogue: a plan's model and hardware, and names looked up for linter and importer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.catalog.hardware import list_nodes, load_node
+from planner.catalog.hardware import list_nodes, load_fabric, load_gpu, load_node, with_fabric
 from planner.catalog.models import load_model
+from planner.domain.deployment import DeploymentPlan, Role
 from planner.domain.errors import PlannerError
 from planner.domain.hardware import NodeShape
 from planner.domain.model import ModelSpec
+from planner.export.options import RoleHardware
 
 
 class CatalogueFacts:
@@ -41,3 +43,18 @@ class CatalogueFacts:
             if node.node_labels and node.node_labels.items() <= wanted.items():
                 return node
         return None
+
+
+def load_facts(
+    plan: DeploymentPlan, *, profiles: Path | None = None
+) -> tuple[ModelSpec, dict[Role, RoleHardware]]:
+    """The model and the profiles that `plan` names. Raises PlannerError for names that are unknown here."""
+    fabric = load_fabric(plan.fabric, overlay=profiles)
+    hardware = {}
+    for role in plan.roles:
+        node = load_node(role.node, overlay=profiles)
+        shape = node if node.fabric == fabric.id else with_fabric(node, fabric)
+        hardware[role.role] = RoleHardware(
+            gpu=load_gpu(role.gpu, overlay=profiles), node=shape, fabric=fabric
+        )
+    return load_model(plan.model, overlay=profiles), hardware
