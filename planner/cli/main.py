@@ -12,6 +12,8 @@ from typing import Any
 import typer
 
 from planner import __version__
+from planner.cli.completing import VARIABLE as COMPLETE_VARIABLE
+from planner.cli.completing import words_typed
 from planner.cli.output import print_error
 from planner.domain.errors import ExitCode, InputError, Issue, PlannerError, did_you_mean
 
@@ -40,6 +42,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("planner.cli.demo", "app", "The whole product on shipped data, offline."),
     "doctor": ("planner.cli.doctor", "doctor", "Check this machine, the database, the cluster and the data."),
     "schemas": ("planner.cli.schemas", "app", "JSON Schemas of the documents that are printed and saved."),
+    "completion": (
+        "planner.cli.completion",
+        "completion",
+        "Print a completion script for bash, zsh or fish.",
+    ),
     "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
     "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
     "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
@@ -48,6 +55,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "planner.cli.simulate",
         "simulate",
         "Simulate a plan: routers, caches, queues, lockstep ranks.",
+    ),
+    "encoder": (
+        "planner.cli.encoder",
+        "encoder",
+        "Should a vision encoder have GPUs of its own, and how many?",
     ),
     "compare": ("planner.cli.compare", "compare", "Compare plans or routers under common random numbers."),
     "experiments": ("planner.cli.experiments", "app", "The laws of the field as experiments with verdicts."),
@@ -111,9 +123,14 @@ def main(arguments: list[str] | None = None) -> None:
     args = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None:  # started with stdout closed: there is no one to read the result
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives on
-    wanted = next((a for a in args if not a.startswith("-")), None)
+    completing = words_typed()
+    if completing:
+        from typer.completion import get_completion_inspect_parameters
+
+        get_completion_inspect_parameters()  # makes the shells known, which add_completion would do
+    wanted = next((a for a in completing or args if not a.startswith("-")), None)
     try:
-        if wanted is not None and wanted not in COMMANDS:
+        if wanted is not None and wanted not in COMMANDS and not completing:
             raise InputError(
                 Issue(
                     code="command.unknown",
@@ -122,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
                     fix=f"{did_you_mean(wanted, COMMANDS)} See planner --help",
                 )
             )
-        build_app(wanted)(args=args, prog_name="planner")
+        build_app(wanted)(args=args, prog_name="planner", complete_var=COMPLETE_VARIABLE)
     except PlannerError as error:
         print_error(error)
         sys.exit(int(error.exit_code))

@@ -7,19 +7,30 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.completing import fabric_names, gpu_names, model_names, node_names
 from planner.domain.deployment import Strategy
 from planner.domain.dtypes import KvDtype
 
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="Model id, alias, or path of a config.json."),
+    typer.Option("--model", help="Model id, alias, or path of a config.json.", autocompletion=model_names),
 ]
-Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU type, e.g. h200-sxm.")]
-Fabric = Annotated[str | None, typer.Option("--fabric", help="Scale-out network, e.g. ib-ndr400.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Node shape, e.g. coreweave-h200, or live.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU type, e.g. h200-sxm.", autocompletion=gpu_names)]
+Fabric = Annotated[
+    str | None,
+    typer.Option("--fabric", help="Scale-out network, e.g. ib-ndr400.", autocompletion=fabric_names),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", help="Node shape, e.g. coreweave-h200, or live.", autocompletion=node_names),
+]
 Gpus = Annotated[int | None, typer.Option("--gpus", help="GPUs you own.")]
-PrefillGpu = Annotated[str | None, typer.Option("--prefill-gpu", help="GPU type of the prefill role.")]
-DecodeGpu = Annotated[str | None, typer.Option("--decode-gpu", help="GPU type of the decode role.")]
+PrefillGpu = Annotated[
+    str | None, typer.Option("--prefill-gpu", help="GPU type of the prefill role.", autocompletion=gpu_names)
+]
+DecodeGpu = Annotated[
+    str | None, typer.Option("--decode-gpu", help="GPU type of the decode role.", autocompletion=gpu_names)
+]
 PrefillGpus = Annotated[int | None, typer.Option("--prefill-gpus", help="GPUs of the prefill type.")]
 DecodeGpus = Annotated[int | None, typer.Option("--decode-gpus", help="GPUs of the decode type.")]
 Isl = Annotated[int | None, typer.Option("--isl", help="Prompt tokens per request.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import recipe_names
 from planner.cli.output import emit_json, print_lines, print_table, stdout
 from planner.cli.recipes_check import check
 from planner.cli.recipes_new import new
@@ -59,7 +60,7 @@ def list_command(profiles: o.Profiles = None, json: o.Json = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Recipe name or file.")],
+    name: Annotated[str, typer.Argument(help="Recipe name or file.", autocompletion=recipe_names)],
     profiles: o.Profiles = None,
     json: o.Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import recipe_names
 from planner.cli.output import emit_json
 from planner.domain.errors import ExitCode
 from planner.domain.hardware import Pool
@@ -16,7 +17,10 @@ from planner.domain.hardware import Pool
 
 def recommend(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe (planner recipes list), or use the flags.")
+        str | None,
+        typer.Argument(
+            help="A recipe (planner recipes list), or use the flags.", autocompletion=recipe_names
+        ),
     ] = None,
     model: o.Model = None,
     gpu: o.Gpu = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import schema_names
 from planner.cli.output import emit_json, print_table
 from planner.domain.errors import InputError, Issue, MissingDataError, did_you_mean
 
@@ -38,7 +39,12 @@ def list_schemas(json: o.Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name as in planner schemas list, e.g. recommendation.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name as in planner schemas list, e.g. recommendation.", autocompletion=schema_names
+        ),
+    ],
 ) -> None:
     """Print one JSON Schema (draft 2020-12)."""
     known = {_name(p): p for p in _files()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import recipe_names
 from planner.domain.errors import ExitCode, InputError, Issue
 from planner.domain.study import Objective, SamplerName, StudyLevel
 
@@ -36,7 +37,10 @@ Mirror = Annotated[
 
 def search(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe (planner recipes list), or use the flags.")
+        str | None,
+        typer.Argument(
+            help="A recipe (planner recipes list), or use the flags.", autocompletion=recipe_names
+        ),
     ] = None,
     trials: Trials = None,
     time: Time = None,

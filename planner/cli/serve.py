@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import recipe_names
 from planner.domain.errors import InputError, Issue
 
 DEFAULT_PORT = 8765
@@ -17,7 +18,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def serve(
     recipe: Annotated[
-        str | None, typer.Argument(help="The recipe shown first (planner recipes list).")
+        str | None,
+        typer.Argument(help="The recipe shown first (planner recipes list).", autocompletion=recipe_names),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[

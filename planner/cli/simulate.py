@@ -9,6 +9,7 @@ import typer
 
 from planner.cli import options as o
 from planner.cli import scaling_options as scaling
+from planner.cli.completing import recipe_names
 from planner.cli.output import emit_json
 
 Workload = Annotated[
@@ -46,7 +47,10 @@ Html = Annotated[Path | None, typer.Option("--html", help="Write a report with p
 
 
 def simulate(
-    plan: Annotated[str, typer.Argument(help="A saved plan, or a recipe (its recommended plan).")],
+    plan: Annotated[
+        str,
+        typer.Argument(help="A saved plan, or a recipe (its recommended plan).", autocompletion=recipe_names),
+    ],
     workload: Workload = None,
     router: Annotated[
         str | None,

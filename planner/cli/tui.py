@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import options as o
+from planner.cli.completing import recipe_names
 from planner.domain.errors import InputError, Issue
 
 DEFAULT_RECIPE = "deepseek-r1-h200x32"
@@ -16,7 +17,10 @@ DEFAULT_RECIPE = "deepseek-r1-h200x32"
 
 def tui(
     recipe: Annotated[
-        str | None, typer.Argument(help=f"A recipe (planner recipes list); default {DEFAULT_RECIPE}.")
+        str | None,
+        typer.Argument(
+            help=f"A recipe (planner recipes list); default {DEFAULT_RECIPE}.", autocompletion=recipe_names
+        ),
     ] = None,
     model: o.Model = None,
     gpu: o.Gpu = None,
