@@ -103,27 +103,39 @@ def read_load(*, rate: str | None, users: int | None, targets: Targets) -> tuple
 
 def _rate(text: str) -> tuple[Load | None, list[Issue]]:
     value = parse_rate(text)
-    if value is None:
-        why = "it is a number with the unit rps, rpm or rph (requests per second, minute or hour)"
-        return None, [_bad("size.rate", f"--rate {text}", why, "write it like 20rps or 1200rpm", "--rate")]
-    if not 0.0 < value <= MAX_RATE_PER_S or not math.isfinite(value):
-        why = f"a load lies above 0 and at or below {MAX_RATE_PER_S:,.0f} requests per second"
-        return None, [_bad("size.rate", f"--rate {text}", why, "give a rate in that range", "--rate")]
-    return Load(LoadKind.RATE, value), []
+    if value is not None and 0.0 < value <= MAX_RATE_PER_S and math.isfinite(value):
+        return Load(LoadKind.RATE, value), []
+    return None, [
+        Issue(
+            code="size.rate",
+            what=f"--rate {text}",
+            why="it is a number above 0, at most a million per second, with the unit rps, rpm or rph (per second, "
+            "minute or hour)",
+            fix="write it like 20rps or 1200rpm",
+            where="--rate",
+        )
+    ]
 
 
 def _users(users: int, targets: Targets) -> tuple[Load | None, list[Issue]]:
     if not 0 < users <= MAX_USERS:
-        why = f"it is the number of users with a request in flight, 1 to {MAX_USERS:,}"
-        return None, [_bad("size.users", f"--users {users}", why, "give a number in that range", "--users")]
+        return None, [
+            Issue(
+                code="size.users",
+                what=f"--users {users}",
+                why="it is the number of users with a request in flight, 1 to 10 million",
+                fix="give a number in that range",
+                where="--users",
+            )
+        ]
     if targets.tpot_ms is None and targets.ttft_ms is None:
         return None, [
-            _bad(
-                "size.no-target",
-                f"--users {users} without a target",
-                "users wait as long as it takes, so without a target every fleet carries every number of them",
-                "give --ttft-ms and --tpot-ms (or --tok-s-user), or ask with --rate",
-                "--users",
+            Issue(
+                code="size.no-target",
+                what=f"--users {users} without a target",
+                why="users wait as long as it takes, so without a target every fleet carries every number of them",
+                fix="give --ttft-ms and --tpot-ms (or --tok-s-user), or ask with --rate",
+                where="--users",
             )
         ]
     return Load(LoadKind.USERS, float(users)), []
@@ -133,10 +145,12 @@ def check_reserve(spare_nodes: int) -> list[Issue]:
     """What is wrong with the number of nodes that may fail."""
     if 0 <= spare_nodes <= MAX_SPARE_NODES:
         return []
-    why = f"it is the number of nodes that may fail together, 0 to {MAX_SPARE_NODES}"
-    fix = "give --spare-nodes 1 or 2; beyond that, plan two fleets"
-    return [_bad("size.spare-nodes", f"--spare-nodes {spare_nodes}", why, fix, "--spare-nodes")]
-
-
-def _bad(code: str, what: str, why: str, fix: str, where: str) -> Issue:
-    return Issue(code=code, what=what, why=why, fix=fix, where=where)
+    return [
+        Issue(
+            code="size.spare-nodes",
+            what=f"--spare-nodes {spare_nodes}",
+            why=f"it is the number of nodes that may fail together, 0 to {MAX_SPARE_NODES}",
+            fix="give --spare-nodes 1 or 2; beyond 8, plan two fleets",
+            where="--spare-nodes",
+        )
+    ]

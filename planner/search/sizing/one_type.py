@@ -124,7 +124,7 @@ class _Sizing:
 
     def _sized(self, fleet: Fleet, described: Described, owned: int) -> SizedFleet:
         node = self.search.node
-        below = self.search.best(owned - node, self.targets, enough=False)[:1] if owned > node else []
+        below = self.search.best(owned - node, self.targets, enough=False, count=1) if owned > node else []
         return SizedFleet(
             gpus=owned,
             nodes=owned // node,
@@ -248,7 +248,7 @@ class _Sizing:
         needed.append(self._lowest())
         if not binding:
             binding = ["the targets together"]
-        most = self.search.best(self.search.max_gpus, self.targets, enough=False)[:1]
+        most = self.search.best(self.search.max_gpus, self.targets, enough=False, count=1)
         if most:
             binding = [f"more than the {self.search.max_gpus:,} GPUs that one plan covers would be needed"]
             needed = [

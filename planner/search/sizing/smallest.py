@@ -19,6 +19,7 @@ from planner.search.sizing.losses import Counts, Shape, one_group_down, survivor
 
 CHUNK_ROWS = 4096  # bounds the memory of the curves
 KEPT = 4  # best plans of a size that are handed back
+LOOKED_INTO = 64  # cells whose states after a loss are priced together
 CLOSE = 1e-9
 
 
@@ -71,14 +72,14 @@ class FleetSearch:
         beside = max(sizes) if self.reserve.rollout is Rollout.SURGE else 0
         return -(-(fleet.used + beside) // self.node) * self.node
 
-    def best(self, owned: int, targets: Targets, *, enough: bool = True) -> list[Fleet]:
-        """The plans of `owned` GPUs that carry most, the weakest state that must hold counting; most first.
+    def best(self, owned: int, targets: Targets, *, enough: bool = True, count: int = KEPT) -> list[Fleet]:
+        """The `count` plans of `owned` GPUs that carry most, the weakest state that must hold counting; most first.
 
         `enough`: only plans that could carry the load; otherwise those that carry less, too.
         """
         found: list[Fleet] = []
         for bounds in self._bounds(targets, self.load if enough else Load(self.load.kind, 0.0)):
-            self._best_of(bounds, owned, targets, found)
+            self._best_of(bounds, owned, targets, found, count)
         return found
 
     def operating(self, fleet: Fleet, load: float, targets: Targets) -> Operating:
@@ -101,11 +102,19 @@ class FleetSearch:
         return self._known[targets, load]
 
     def _carried(self, bounds: _Bounds, owned: int, targets: Targets) -> Fleet | None:
+        enough = self.load.amount * (1.0 - CLOSE)
         for rows, cells in _batched(bounds.cells(owned)):
-            worst = self._worst(bounds.family, rows, cells, targets, floor=self.load.amount)
-            best = int(np.argmax(worst))
-            if worst[best] >= self.load.amount * (1.0 - CLOSE):
-                return self._fleet(bounds.family, int(rows[best]), cells[best], float(worst[best]), targets)
+            whole = self._greatest(bounds.family, rows, cells, targets).load
+            able = np.flatnonzero(whole >= enough)
+            able = able[np.argsort(-whole[able], kind="stable")]
+            for first in range(0, len(able), LOOKED_INTO):
+                some = able[first : first + LOOKED_INTO]
+                chosen = [cells[i] for i in some]
+                worst = self._worst(bounds.family, rows[some], chosen, whole[some], targets)
+                best = int(np.argmax(worst))
+                if worst[best] >= enough:
+                    row = int(rows[some[best]])
+                    return self._fleet(bounds.family, row, chosen[best], float(worst[best]), targets)
         return None
 
     def _fleet(self, family: Family, row: int, counts: Counts, worst: float, targets: Targets) -> Fleet:
@@ -123,59 +132,55 @@ class FleetSearch:
             batch=float(full.batch[0]),
         )
 
-    def _best_of(self, bounds: _Bounds, owned: int, targets: Targets, found: list[Fleet]) -> None:
+    def _best_of(self, bounds: _Bounds, owned: int, targets: Targets, found: list[Fleet], count: int) -> None:
         order, most = bounds.by_most(owned)
         for start in range(0, len(order), 256):
             part = order[start : start + 256]
-            floor = found[-1].worst if len(found) == KEPT else 0.0
+            floor = _floor(found, count)
             part = part[most[part] > floor * (1.0 + CLOSE)]
             if not len(part):
                 return
             for rows, cells in _batched(bounds.full_cells(part, owned, floor)):
-                worst = self._worst(bounds.family, rows, cells, targets, floor=floor)
-                for i in np.argsort(-worst, kind="stable")[:KEPT]:
-                    if worst[i] > 0.0:
-                        self._keep(found, bounds, int(rows[i]), cells[i], float(worst[i]), targets)
-
-    def _keep(
-        self, found: list[Fleet], bounds: _Bounds, row: int, counts: Counts, worst: float, targets: Targets
-    ) -> None:
-        if len(found) == KEPT and worst <= found[-1].worst:
-            return
-        found.append(self._fleet(bounds.family, row, counts, worst, targets))
-        # equal loads (both limited by prefill, say) differ in the last digits only: fewer GPUs, then faster
-        found.sort(
-            key=lambda f: (
-                -float(f"{f.worst:.7g}"), f.used, round(f.ttft_ms, 3), round(f.tpot_ms, 4),
-                f.family.strategy.value, f.row, f.counts.second,
-            )
-        )  # fmt: skip
-        del found[KEPT:]
+                whole = self._greatest(bounds.family, rows, cells, targets).load
+                falling = np.argsort(-whole, kind="stable")
+                for first in range(0, len(falling), LOOKED_INTO):
+                    some = falling[first : first + LOOKED_INTO]
+                    if whole[some[0]] <= _floor(found, count):
+                        break
+                    chosen = [cells[i] for i in some]
+                    worst = self._worst(bounds.family, rows[some], chosen, whole[some], targets)
+                    for i in np.argsort(-worst, kind="stable")[:count]:
+                        if worst[i] > _floor(found, count):
+                            fleet = self._fleet(
+                                bounds.family, int(rows[some[i]]), chosen[i], float(worst[i]), targets
+                            )
+                            _keep(found, fleet, count)
 
     # --- many cells ---
 
     def _worst(
-        self, family: Family, rows: IndexArray, cells: Sequence[Counts], targets: Targets, *, floor: float
+        self,
+        family: Family,
+        rows: IndexArray,
+        cells: Sequence[Counts],
+        whole: FloatArray,
+        targets: Targets,
     ) -> FloatArray:
-        """Per cell, the least load within the targets over the states that must hold.
-
-        Cells whose whole plan carries less than `floor` are not looked into: they get what the whole plan carries.
-        """
-        result = self._greatest(family, rows, cells, targets).load
+        """Per cell, the least load within the targets over the states that must hold; `whole`: with nothing lost."""
         if self.reserve.spare_nodes == 0 and self.reserve.rollout is not Rollout.IN_PLACE:
-            return result
+            return whole
+        result = whole.copy()
         states: list[Counts] = []
         owners: list[int] = []
-        for i in np.flatnonzero(result >= floor * (1.0 - CLOSE)):
-            row = rows[i]
+        for i, (row, counts) in enumerate(zip(rows, cells, strict=True)):
             two = int(family.second_gpus[row])
             shape = Shape(int(family.first_gpus[row]), two, self.node)
-            left = states_to_hold(shape, cells[i], self.reserve)
+            left = states_to_hold(shape, counts, self.reserve)
             if any(s.first < 1 or (two and s.second < 1) for s in left):
                 result[i] = 0.0
                 continue
             states.extend(left)
-            owners.extend([int(i)] * len(left))
+            owners.extend([i] * len(left))
         if states:
             of = np.array(owners, dtype=np.intp)
             np.minimum.at(result, of, self._greatest(family, rows[of], states, targets).load)
@@ -269,6 +274,23 @@ class _Bounds:
                 bound = min(p * self._per_first[row], d * self._per_second[row] if b else np.inf)
                 if bound > floor * (1.0 + CLOSE):
                     yield int(row), Counts(p, d)
+
+
+def _floor(found: Sequence[Fleet], count: int) -> float:
+    """What a plan must surpass to be among the best `count`."""
+    return found[-1].worst if len(found) == count else 0.0
+
+
+def _keep(found: list[Fleet], fleet: Fleet, count: int) -> None:
+    """Add `fleet` in its place; equal loads (limited by prefill, say) differ in the last digits only: fewer GPUs, faster."""
+    found.append(fleet)
+    found.sort(
+        key=lambda f: (
+            -float(f"{f.worst:.7g}"), f.used, round(f.ttft_ms, 3), round(f.tpot_ms, 4),
+            f.family.strategy.value, f.row, f.counts.second,
+        )
+    )  # fmt: skip
+    del found[count:]
 
 
 def _batched(cells: Iterator[tuple[int, Counts]]) -> Iterator[tuple[IndexArray, list[Counts]]]:
