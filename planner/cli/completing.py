@@ -12,10 +12,10 @@ from planner.domain.errors import PlannerError
 VARIABLE: Final = "_PLANNER_COMPLETE"  # set by the shell's completion function
 
 
-def words_typed() -> list[str]:
-    """The words of the line that is completed, the program's name left out; [] when nothing is completed."""
+def words_typed() -> list[str] | None:
+    """The words of the line that is completed, the program's name left out; None when nothing is completed."""
     if VARIABLE not in os.environ:
-        return []
+        return None
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:]
 

@@ -123,14 +123,14 @@ def main(arguments: list[str] | None = None) -> None:
     args = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None:  # started with stdout closed: there is no one to read the result
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives on
-    completing = words_typed()
-    if completing:
+    typed = words_typed()
+    if typed is not None:
         from typer.completion import get_completion_inspect_parameters
 
         get_completion_inspect_parameters()  # makes the shells known, which add_completion would do
-    wanted = next((a for a in completing or args if not a.startswith("-")), None)
+    wanted = next((a for a in (args if typed is None else typed) if not a.startswith("-")), None)
     try:
-        if wanted is not None and wanted not in COMMANDS and not completing:
+        if wanted is not None and wanted not in COMMANDS and typed is None:
             raise InputError(
                 Issue(
                     code="command.unknown",
