@@ -303,3 +303,36 @@ def test_fifty_thousand_trials_list_in_a_second(sqlite_store: Store) -> None:
     assert summary.finished == 50_000
     assert min(_seconds(lambda: sqlite_store.studies.trials("s")) for _ in range(3)) < 1.0
     assert min(_seconds(sqlite_store.studies.list) for _ in range(3)) < 0.2
+
+
+def test_figures_are_those_of_the_trials(store: Store) -> None:
+    store.studies.create(study())
+    outcomes = [
+        TrialOutcome(
+            state=TrialState.COMPLETE, values=(1.0,), constraints={"ttft_ms": -0.1, "tpot_ms": 0.0},
+            attributes={"rate": 2.5, "tpot_ms": 7, "plan": "a"},
+        ),
+        TrialOutcome(
+            state=TrialState.COMPLETE, constraints={"ttft_ms": 0.3, "tpot_ms": 1e-9}, attributes={"rate": 1e-7}
+        ),
+        TrialOutcome(state=TrialState.FAILED, error='memory.full: "it" does not fit'),
+    ]  # fmt: skip
+    for i, outcome in enumerate(outcomes):
+        store.studies.record(
+            "s", [FinishedTrial(spec_hash=str(i), parameters={}, outcome=outcome)], owner="o"
+        )
+    assert store.studies.claim("s", "running", parameters={}, owner="o") is not None
+    read = store.studies.figures("s", ("rate", "tpot_ms"))
+    assert [(f.number, f.state, f.values, set(f.missed), f.error) for f in read] == [
+        (0, TrialState.COMPLETE, (2.5, 7.0), set(), None),
+        (1, TrialState.COMPLETE, (1e-7, None), {"ttft_ms", "tpot_ms"}, None),
+        (2, TrialState.FAILED, (None, None), set(), 'memory.full: "it" does not fit'),
+        (3, TrialState.RUNNING, (None, None), set(), None),
+    ]
+    assert [f.feasible for f in read] == [t.feasible for t in store.studies.trials("s")]
+    assert [f.number for f in store.studies.figures("s", ("rate", "tpot_ms"), after=1)] == [2, 3]
+    some = store.studies.trials("s", numbers=[2, 0, 77])
+    assert [t.number for t in some] == [0, 2]
+    assert store.studies.last_finished("s") == max(
+        t.finished_at for t in store.studies.trials("s") if t.finished_at is not None
+    )

@@ -20,6 +20,7 @@ from console.api.study_data import RECENT, is_quiet, overview_of
 from console.api.wire import Wire, finite
 from planner.domain.errors import InputError, Issue
 from planner.domain.study import Study, StudyLevel, StudyState, StudySummary, Trial
+from planner.storage.trial_figures import TrialFigures
 
 router = APIRouter(prefix="/api/v1", tags=["studies"])
 Name = Annotated[str, Path(max_length=200)]
@@ -228,7 +229,8 @@ async def study(
     found, trials = await state.answers.run(_read, state, name)
     finished = sum(t.state.finished for t in trials[-RECENT:])
     seen = (name, found.state, found.updated_at, len(trials), finished)
-    quiet = is_quiet(found, trials, state.settings.clock())
+    last = await state.answers.run(state.store.studies.last_finished, name)
+    quiet = is_quiet(found, last, state.settings.clock())
     key = ("study", seen, quiet, limit, offset, state.children.runs(name))
     made = await state.answers.text(
         key, partial(_page, state, StudySummary(study=found, trials={}), trials, quiet, limit, offset)
@@ -236,14 +238,14 @@ async def study(
     return tagged(request, made)
 
 
-def _read(state: ConsoleState, name: str) -> tuple[Study, tuple[Trial, ...]]:
+def _read(state: ConsoleState, name: str) -> tuple[Study, tuple[TrialFigures, ...]]:
     return state.store.studies.get(name), state.studies.trials(name)
 
 
 def _page(
     state: ConsoleState,
     summary: StudySummary,
-    trials: tuple[Trial, ...],
+    trials: tuple[TrialFigures, ...],
     quiet: bool,
     limit: int,
     offset: int,
@@ -252,16 +254,19 @@ def _page(
     from planner.search.recommend import question
 
     seen = overview_of(trials)
-    newest = trials[max(0, len(trials) - offset - limit) : len(trials) - offset][::-1]
+    newest = [t.number for t in trials[max(0, len(trials) - offset - limit) : max(len(trials) - offset, 0)]]
+    wanted = newest if seen.best is None else [*newest, seen.best]
+    full = {t.number: t for t in state.store.studies.trials(summary.study.name, numbers=wanted)}
+    best = None if seen.best is None else full.get(seen.best)
     out = StudyPageOut(
         study=_study(state, replace(summary, trials=seen.counts)),
         question=question(state.store.problems.get(summary.study.problem_hash)),
         objectives=tuple(o.name for o in summary.study.objectives),
         quiet=quiet,
-        best=None if seen.best is None else _trial(seen.best),
+        best=None if best is None else _trial(best),
         trials_figure=trials_figure(seen.columns),
         history_figure=history_figure(seen.columns),
-        trials=tuple(_trial(t) for t in newest),
+        trials=tuple(_trial(full[n]) for n in reversed(newest) if n in full),
         trials_total=len(trials),
         offset=offset,
         excluded=dict(seen.excluded),
