@@ -8,7 +8,9 @@ from typing import Final
 
 from planner.domain.errors import InputError, Issue, MissingDataError
 
-PROFILE_KINDS: Final = ("gpus", "fabrics", "clusters", "models", "engines", "operators", "calibration")
+PROFILE_KINDS: Final = (
+    "gpus", "fabrics", "clusters", "models", "encoders", "engines", "operators", "calibration",
+)  # fmt: skip
 
 
 @cache
