@@ -51,12 +51,20 @@ def _assumptions(answer: SizingAnswer) -> None:
             print_lines(f"{a.name}: {a.value} — {a.why}  {a.flag}")
     if unsure:
         print_lines("not confirmed: " + ", ".join(f"{a.name} {a.value}" for a in unsure))
+    tiers: dict[str, list[str]] = {}
     for entry in answer.types:
-        own = [
-            f"{a.name} {a.value}" for a in entry.assumptions if a.name in ("fabric", "node shape", "price")
-        ]
+        own = [a for a in entry.assumptions if a.name in ("fabric", "node shape", "price")]
+        for a in own:
+            if a.name == "price":
+                tiers.setdefault(a.why.partition(",")[0], []).append(entry.gpu)
         if own and len(answer.types) > 1:
-            print_lines(f"{entry.gpu}: {'; '.join(own)}")
+            said = [
+                f"{a.name} {a.value}" + (f" ({a.why.partition(',')[0]})" if a.name == "price" else "")
+                for a in own
+            ]
+            print_lines(f"{entry.gpu}: {'; '.join(said)}")
+    if len(tiers) > 1:
+        print_lines(f"prices are of different tiers ({', '.join(sorted(tiers))}): compare with --price-tier")
     print_lines(f"engine groups of at most {answer.largest_group} GPUs are considered")
 
 
@@ -135,7 +143,12 @@ def _headroom(sized: list[GpuAnswer], answer: SizingAnswer) -> None:
         whole = _percent(entry.fleet.carries / answer.load.amount)
         rows.append([entry.gpu, whole, *cells, f"{more} GPUs" if more is not None else "-"])
     print_table(
-        ["GPU type", "whole", *(_EVENT_HEADS.get(e, e) for e in events), f"holds with {_nodes(answer)} lost"],
+        [
+            "GPU type",
+            "whole",
+            *(_EVENT_HEADS.get(e, e) for e in events),
+            f"holds {answer.reserve.spare_nodes + 1} lost",
+        ],
         rows,
         title="\nHeadroom: share of the load carried at worst (lost groups restarted)",
         right=range(1, len(events) + 3),

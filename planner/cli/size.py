@@ -29,6 +29,11 @@ RolloutOption = Annotated[
     typer.Option("--rollout", help="Keep room for a rollout: surge (new beside old) or in-place (in turn)."),
 ]
 
+PriceTier = Annotated[
+    str | None,
+    typer.Option("--price-tier", help="Compare prices of one tier, e.g. neocloud, rental-3yr, oci-list."),
+]
+
 
 def size(
     model: o.Model = None,
@@ -49,6 +54,7 @@ def size(
     kv_dtype: o.KvDtypeOption = None,
     engine_version: o.EngineVersion = None,
     usd_per_gpu_hour: o.Price = None,
+    price_tier: PriceTier = None,
     dbo: o.Dbo = None,
     eplb: o.EplbOption = None,
     mtp: o.Mtp = None,
@@ -86,6 +92,7 @@ def size(
             users=users,
             spare_nodes=spare_nodes,
             rollout=rollout,
+            price_tier=price_tier,
         ),
         progress=lambda line: err.print(line, markup=False),
     )

@@ -109,7 +109,7 @@ def test_the_text_fits_and_says_what_was_asked(capsys: pytest.CaptureFixture[str
         "Poisson",
         "Smallest fleet per GPU type",
         "What speed costs",
-        "holds with 2 nodes lost",
+        "holds 2 lost",
         "one node less carries",
         "Pick (cheapest)",
     ):
@@ -155,6 +155,26 @@ def test_a_load_beyond_one_plan_says_what_is_carried(capsys: pytest.CaptureFixtu
     assert "10,000 GPUs carry" in out
 
 
+def test_prices_of_one_tier(capsys: pytest.CaptureFixture[str]) -> None:
+    args = (*QUICK, *TARGETS, "--users", "100", "--gpu", "h200-sxm,h800-sxm", "--json")
+    status, out, _ = _run(capsys, *args, "--price-tier", "rental-3yr")
+    assert status == 0
+    h200, h800 = json.loads(out)["types"]
+    assert h200["fleet"]["cost"]["usd_per_gpu_hour"] == 1.6
+    assert h800["fleet"]["cost"] is None
+    assert json.loads(out)["cheapest"] == "h200-sxm"
+    _, text, _ = _run(capsys, *args[:-1])
+    assert "prices are of different tiers" not in text  # both are neocloud prices
+    assert "(neocloud)" in text
+
+
+def test_part_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = _run(capsys, *QUICK, *TARGETS, "--users", "20", "--gpu", "h200-sxm", "--json")
+    fleet = json.loads(out)["types"][0]["fleet"]
+    assert fleet["gpus"] == 8
+    assert fleet["gpus_enough"] in (1, 2, 4)
+
+
 # --- refusals ---
 
 BAD = {
@@ -166,6 +186,11 @@ BAD = {
     "users without target": (("--users", "5"), "size.no-target"),
     "spare nodes": (("--rate", "5", "--spare-nodes", "-1"), "size.spare-nodes"),
     "rollout": (("--rate", "5", "--rollout", "bluegreen"), "size.rollout"),
+    "price tier": (("--rate", "5", "--price-tier", "spot"), "size.price-tier"),
+    "two prices": (
+        ("--rate", "5", "--price-tier", "neocloud", "--usd-per-gpu-hour", "2"),
+        "flags.conflict",
+    ),
     "gpu": (("--rate", "5", "--gpu", "h201"), "gpu.unknown"),
     "fabric": (("--rate", "5", "--gpu", "h200", "--fabric", "ib"), "fabric.unknown"),
     "node": (("--rate", "5", "--cluster", "nowhere"), "node.unknown"),

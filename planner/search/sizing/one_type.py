@@ -50,7 +50,7 @@ SMALLER_FLEETS_TRIED: Final = 8
 
 
 def size_problem(
-    problem: PlanningProblem, engine: EngineProfile, *, load: Load, reserve: Reserve, named: str | None
+    problem: PlanningProblem, engine: EngineProfile, *, load: Load, reserve: Reserve, named: str | None = None
 ) -> GpuAnswer:
     """The smallest fleet of the problem's GPU type; the pool's size only bounds the width of engine groups."""
     pricer = make_pricer(problem, engine)
@@ -154,7 +154,10 @@ class _Sizing:
             self.search.families, node=1, load=self.load, reserve=Reserve(), max_gpus=self.search.node
         )
         found = by_gpu.smallest(self.targets)
-        return found.used if found is not None and found.used < owned else None
+        if found is None:
+            return None
+        part = next(n for n in range(found.used, owned + 1) if owned % n == 0)
+        return part if part < owned else None
 
     def _one_more_lost(self) -> int | None:
         reserve = self.search.reserve

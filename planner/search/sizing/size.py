@@ -16,7 +16,7 @@ from planner.catalog.hardware import list_gpus, load_gpu, load_node, nodes_for
 from planner.catalog.locate import data_root
 from planner.domain.errors import InputError, Issue, NotFeasibleError, PlannerError, did_you_mean
 from planner.domain.hardware import Availability, GpuProfile
-from planner.domain.problem import PREFILL_HEADROOM, Assumption
+from planner.domain.problem import PREFILL_HEADROOM, Assumption, PlanningProblem
 from planner.domain.recommendation import Shortfall
 from planner.domain.workload import SloTargets
 from planner.perf.operators.library import SAME_SILICON
@@ -56,6 +56,7 @@ class SizeRequest:
     users: int | None = None
     spare_nodes: int = 0
     rollout: str | None = None
+    price_tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class _Job:
     request: Request
     load: Load
     reserve: Reserve
+    price_tier: str | None
 
 
 def size_fleet(
@@ -74,7 +76,10 @@ def size_fleet(
     """
     say = progress or (lambda _: None)
     load, reserve, gpus, left_out = _checked(asked)
-    jobs = [_Job(replace(asked.request, gpu=g, gpus=_pool(g, asked.request)), load, reserve) for g in gpus]
+    jobs = [
+        _Job(replace(asked.request, gpu=g, gpus=_pool(g, asked.request)), load, reserve, asked.price_tier)
+        for g in gpus
+    ]
     found: dict[str, GpuAnswer] = {}
     for gpu, answer in _run(jobs, _workers(workers, len(jobs))):
         found[gpu] = answer
@@ -133,6 +138,7 @@ def _checked(asked: SizeRequest) -> tuple[Load, Reserve, tuple[str, ...], tuple[
     load, issues = read_load(rate=asked.rate, users=asked.users, targets=targets)
     issues += check_reserve(asked.spare_nodes)
     rollout = _rollout(asked.rollout, issues)
+    _check_tier(asked, issues)
     if asked.gpus is None:
         gpus, left_out = enough_data(request.profiles)
     else:
@@ -170,6 +176,33 @@ def _rollout(text: str | None, issues: list[Issue]) -> Rollout | None:
         )
     )
     return None
+
+
+def _check_tier(asked: SizeRequest, issues: list[Issue]) -> None:
+    tier, overlay = asked.price_tier, asked.request.profiles
+    if tier is None:
+        return
+    known = {p.tier for g in list_gpus(overlay=overlay) for p in load_gpu(g, overlay=overlay).prices}
+    if tier not in known:
+        issues.append(
+            Issue(
+                code="size.price-tier",
+                what=f"--price-tier {tier}",
+                why="no GPU profile has a price of this tier",
+                fix=did_you_mean(tier, known),
+                where="--price-tier",
+            )
+        )
+    if asked.request.usd_per_gpu_hour is not None:
+        issues.append(
+            Issue(
+                code="flags.conflict",
+                what="--price-tier with --usd-per-gpu-hour",
+                why="the price would be said twice",
+                fix="drop the one or the other",
+                where="--price-tier",
+            )
+        )
 
 
 def _named(names: tuple[str, ...], request: Request, issues: list[Issue]) -> tuple[str, ...]:
@@ -250,7 +283,25 @@ def _size_one(job: _Job) -> GpuAnswer:
         problem, engine = build_problem(job.request)
     except NotFeasibleError as error:
         return _refused(job.request, error)
+    if job.price_tier is not None:
+        problem = _at_tier(problem, job.price_tier)
     return size_problem(problem, engine, load=job.load, reserve=job.reserve, named=job.request.name)
+
+
+def _at_tier(problem: PlanningProblem, tier: str) -> PlanningProblem:
+    """The problem with the GPU's price of one tier; without a price where its profile has none of it."""
+    price = next((p for p in problem.decode_pool.gpu.prices if p.tier == tier), None)
+    said = Assumption(
+        name="price",
+        value=f"{price.usd_per_gpu_hour:.2f} $/GPU-hour" if price else f"none of tier {tier}",
+        why=f"{price.tier}, {price.source}, {price.date}" if price else "not in its profile",
+        flag="--price-tier",
+    )
+    return replace(
+        problem,
+        usd_per_gpu_hour=price.usd_per_gpu_hour if price else None,
+        assumptions=(*(a for a in problem.assumptions if a.name != "price"), said),
+    )
 
 
 def _refused(request: Request, error: NotFeasibleError) -> GpuAnswer:
