@@ -185,6 +185,13 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
         f"{fleet.nodes} node{'s' if fleet.nodes > 1 else ''} of {entry.gpus_per_node}{cost}; "
         + ("every GPU is used" if idle == 0 else f"{fleet.gpus_used} GPUs are used, {idle} are idle")
     )
+    if fleet.scale_up_domains is not None:
+        one = fleet.scale_up_domains == 1
+        print_lines(
+            "all nodes must share one scale-up (NVLink) domain"
+            if one
+            else f"its groups need {fleet.scale_up_domains} scale-up (NVLink) domains; no group may straddle two"
+        )
     if fleet.gpus_enough is not None:
         print_lines(f"{fleet.gpus_enough} GPUs are enough where a node can be had in parts")
     print_lines(
@@ -206,6 +213,9 @@ def _chosen(entry: GpuAnswer, fleet: SizedFleet, answer: SizingAnswer) -> None:
         )
     for event in fleet.headroom:
         print_lines(f"{event.event}: {_event_text(event, answer)}")
+    print_lines(
+        f"the same for GPUs owned: planner recommend --model {answer.model} --gpu {entry.gpu} --gpus {fleet.gpus} …"
+    )
     basis = "extrapolates in " + ", ".join(v.extrapolates) if v.extrapolates else "interpolates"
     print_lines(f"{v.engine}; weakest source: {v.provenance.value}; {basis}; intervals are 80 %")
 

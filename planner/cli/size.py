@@ -36,6 +36,9 @@ PriceTier = Annotated[
 
 
 def size(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe for model, traffic and targets, or use the flags.")
+    ] = None,
     model: o.Model = None,
     rate: Rate = None,
     users: Users = None,
@@ -71,7 +74,7 @@ def size(
     GPUs are owned in whole nodes. Exit status 1 when no GPU type carries the load: what binds, and what would do.
     """
     from planner.search.ask import Request
-    from planner.search.sizing.size import SizeRequest, read_gpus, size_fleet
+    from planner.search.sizing.size import SizeRequest, read_gpus, recipe_request, size_fleet
 
     if save is not None:
         from planner.catalog.plans import check_writable
@@ -83,6 +86,8 @@ def size(
         engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp,
         mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip
+    if recipe is not None:
+        request = recipe_request(recipe, request)
     err = stderr()
     answer = size_fleet(
         SizeRequest(

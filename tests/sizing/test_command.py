@@ -168,6 +168,21 @@ def test_prices_of_one_tier(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(neocloud)" in text
 
 
+def test_a_recipe_gives_model_traffic_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = _run(
+        capsys, "size", "deepseek-r1-h200x32", "--rate", "2", "--gpu", "gb200", "--strategy", "aggregated",
+        "--tpot-ms", "45", "--json",
+    )  # fmt: skip
+    assert status == 0
+    document = json.loads(out)
+    assert "10000 in / 2000 out" in document["question"]
+    assert "TTFT <= 2000 ms, TPOT <= 45 ms" in document["question"]
+    (entry,) = document["types"]
+    assert entry["gpu"] == "gb200"
+    assert entry["fleet"]["scale_up_domains"] == 1
+    assert entry["fleet"]["plan"]["name"] == f"deepseek-r1-gb200x{entry['fleet']['gpus']}"
+
+
 def test_part_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = _run(capsys, *QUICK, *TARGETS, "--users", "20", "--gpu", "h200-sxm", "--json")
     fleet = json.loads(out)["types"][0]["fleet"]

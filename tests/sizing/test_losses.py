@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from planner.search.sizing.losses import (
     Counts,
     Shape,
+    domains_needed,
     node_kinds,
     nodes_used,
     one_group_down,
@@ -110,3 +111,17 @@ def test_lost_groups_start_again_on_what_is_left() -> None:
 )
 def test_one_group_in_turn(counts: Counts, expected: set[Counts]) -> None:
     assert set(one_group_down(counts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts", "domains"),
+    [
+        (Shape(12, 8, 4), Counts(1, 1), 1),
+        (Shape(48, 0, 4), Counts(3, 0), 3),  # 144 GPUs are two racks, but 48 fit only once into each
+        (Shape(48, 24, 4), Counts(2, 2), 2),
+        (Shape(144, 8, 4), Counts(1, 1), 3),
+        (Shape(8, 8, 4), Counts(9, 1), 2),
+    ],
+)
+def test_groups_are_not_split_over_scale_up_domains(shape: Shape, counts: Counts, domains: int) -> None:
+    assert domains_needed(shape, counts, 72) == domains

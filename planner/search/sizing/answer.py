@@ -59,6 +59,7 @@ class SpeedPoint:
 class SizedFleet:
     """The smallest fleet of one GPU type and its plan. GPUs are owned in whole nodes.
 
+    `scale_up_domains`: NVLink domains of several nodes that hold the groups unsplit (None where a node is the domain).
     `evaluation`: at the asked load. `gpus_enough`: fewer GPUs than one node that would
     do, where a node can be had in parts. `carries`: the most within the targets, limited by `binding`. `gpus_interval`:
     counts if the plan carries as much as the upper and as little as the lower end of its 80 % interval says (None:
@@ -68,6 +69,7 @@ class SizedFleet:
 
     gpus: int
     nodes: int
+    scale_up_domains: int | None
     gpus_used: int
     gpus_enough: int | None
     plan: DeploymentPlan

@@ -73,6 +73,23 @@ def nodes_used(shape: Shape, counts: Counts) -> int:
     return -(-total // shape.node)
 
 
+def domains_needed(shape: Shape, counts: Counts, domain_gpus: int) -> int:
+    """Scale-up domains of `domain_gpus` GPUs that hold the groups, none split that fits into one; larger kind first."""
+    free: list[int] = []
+    whole = 0
+    sizes = [shape.first] * counts.first + [shape.second] * counts.second
+    for gpus in sorted(sizes, reverse=True):
+        if gpus > domain_gpus:
+            whole += -(-gpus // domain_gpus)
+            continue
+        place = next((i for i, room in enumerate(free) if room >= gpus), None)
+        if place is None:
+            free.append(domain_gpus - gpus)
+        else:
+            free[place] -= gpus
+    return whole + len(free)
+
+
 def survivors(shape: Shape, counts: Counts, lost_nodes: int) -> frozenset[Counts]:
     """Every pair of group counts that can be left after `lost_nodes` nodes fail, whichever they are."""
     kinds = node_kinds(shape, counts)

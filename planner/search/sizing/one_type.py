@@ -21,6 +21,7 @@ from planner.search.sizing.curves import Operating
 from planner.search.sizing.describe import Described, describe, headroom_of, meets
 from planner.search.sizing.families import TPOT, TTFT, build_families
 from planner.search.sizing.load import Load, LoadKind, Reserve, Targets
+from planner.search.sizing.losses import Shape, domains_needed
 from planner.search.sizing.smallest import Fleet, FleetSearch
 from planner.search.solve import make_pricer
 
@@ -128,6 +129,7 @@ class _Sizing:
         return SizedFleet(
             gpus=owned,
             nodes=owned // node,
+            scale_up_domains=self._domains(fleet),
             gpus_used=fleet.used,
             gpus_enough=self._part_of_a_node(owned),
             plan=described.plan,
@@ -146,6 +148,13 @@ class _Sizing:
     def _interval(self, described: Described) -> tuple[int | None, int | None]:
         rate = described.evaluation.output_tok_s_per_gpu
         return self._scaled_size(rate.value / rate.high), self._scaled_size(rate.value / rate.low)
+
+    def _domains(self, fleet: Fleet) -> int | None:
+        pool = self.problem.decode_pool
+        if pool.scale_up_gpus <= pool.gpus_per_node:
+            return None
+        sizes = (int(fleet.family.first_gpus[fleet.row]), int(fleet.family.second_gpus[fleet.row]))
+        return domains_needed(Shape(*sizes, pool.gpus_per_node), fleet.counts, pool.scale_up_gpus)
 
     def _part_of_a_node(self, owned: int) -> int | None:
         if owned > self.search.node or self.search.reserve != Reserve():

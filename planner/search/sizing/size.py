@@ -98,6 +98,26 @@ def read_gpus(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
+def recipe_request(name: str, flags: Request) -> Request:
+    """Model, traffic and targets of recipe `name` with `flags` laid over them; its hardware is what is asked for here."""
+    from planner.search.from_recipe import with_recipe
+
+    asked = with_recipe(name, flags)
+    return replace(
+        asked,
+        name=None,
+        gpu=None,
+        gpus=None,
+        prefill_gpu=None,
+        prefill_gpus=None,
+        decode_gpu=None,
+        decode_gpus=None,
+        node=flags.node,
+        fabric=flags.fabric,
+        usd_per_gpu_hour=flags.usd_per_gpu_hour,
+    )
+
+
 def enough_data(overlay: Path | None = None) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
     """GPU types that are compared when none is named, and the others with the reason."""
     chosen, left = [], []
