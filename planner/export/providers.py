@@ -7,7 +7,7 @@ infrastructure notes for GKE, AKS, OCI and OpenShift; NVIDIA's DRA driver and GK
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from planner.domain.errors import InputError, Issue, did_you_mean
@@ -59,6 +59,21 @@ _GKE_CACHE = (
     "/mnt/stateful_partition/kube-ephemeral-ssd/shared_disk/jit-cache",
 )
 
+_GKE_A3U = ProviderOverlay(
+    id="gke-a3u",
+    title="GKE A3 Ultra (H200), managed DRANET",
+    gpus=("h200",),
+    rdma=Rdma.DRA_GPU_AND_NIC,
+    env=_GKE_ENV,
+    host_cache=_GKE_CACHE,
+    privileged=True,
+    needs=("managed DRANET on the node pool (device classes gpu.nvidia.com and mrdma.google.com)",),
+    prefer_topology=_GKE_TOPOLOGY,
+    roce=True,
+    http_route_timeout=False,
+    monitoring_api="monitoring.googleapis.com/v1",
+)
+
 PROVIDERS: tuple[ProviderOverlay, ...] = (
     ProviderOverlay(
         id="bare-metal-ib",
@@ -74,34 +89,8 @@ PROVIDERS: tuple[ProviderOverlay, ...] = (
         host_cache=("/mnt/local/hf-cache", "/mnt/local/jit-cache"),
         prefer_topology=(("backend.coreweave.cloud/leafgroup-name", 1),),
     ),
-    ProviderOverlay(
-        id="gke-a3u",
-        title="GKE A3 Ultra (H200), managed DRANET",
-        gpus=("h200",),
-        rdma=Rdma.DRA_GPU_AND_NIC,
-        env=_GKE_ENV,
-        host_cache=_GKE_CACHE,
-        privileged=True,
-        needs=("managed DRANET on the node pool (device classes gpu.nvidia.com and mrdma.google.com)",),
-        prefer_topology=_GKE_TOPOLOGY,
-        roce=True,
-        http_route_timeout=False,
-        monitoring_api="monitoring.googleapis.com/v1",
-    ),
-    ProviderOverlay(
-        id="gke-a4",
-        title="GKE A4 (B200), managed DRANET",
-        gpus=("b200",),
-        rdma=Rdma.DRA_GPU_AND_NIC,
-        env=_GKE_ENV,
-        host_cache=_GKE_CACHE,
-        privileged=True,
-        needs=("managed DRANET on the node pool (device classes gpu.nvidia.com and mrdma.google.com)",),
-        prefer_topology=_GKE_TOPOLOGY,
-        roce=True,
-        http_route_timeout=False,
-        monitoring_api="monitoring.googleapis.com/v1",
-    ),
+    _GKE_A3U,
+    replace(_GKE_A3U, id="gke-a4", title="GKE A4 (B200), managed DRANET", gpus=("b200",)),
     ProviderOverlay(
         id="gke-a4x",
         title="GKE A4X (GB200), NICs by claim",

@@ -401,3 +401,22 @@ def read_mtp(view: ConfigView) -> int:
 def norms(hidden: int, layers: int) -> float:
     """Two norms per layer and the last one."""
     return float((2 * layers + 1) * hidden)
+
+
+def dense_then_moe(view: ConfigView, attention: Attention | Sequence[Attention] | None = None) -> Structure:
+    """First dense layers, then experts (``first_k_dense_replace``), under one `attention` or one per layer.
+
+    Without `attention` it is GQA everywhere.
+    """
+    layers = view.layers(*LAYERS)
+    hidden = view.integer("hidden_size")
+    if attention is None:
+        attention = read_gqa(view, hidden)
+    each = [attention] * layers if isinstance(attention, Attention) else attention
+    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
+    return Structure(
+        hidden=hidden,
+        layers=stack(each, mlp),
+        mtp_layers=read_mtp(view),
+        other_parameters=norms(hidden, layers),
+    )

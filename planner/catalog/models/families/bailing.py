@@ -7,31 +7,16 @@ from planner.catalog.models.parts import (
     LAYERS,
     Family,
     Structure,
-    first_dense,
+    dense_then_moe,
     kda,
-    mixed_mlp,
-    norms,
-    read_gqa,
     read_mla,
-    read_moe,
-    read_mtp,
-    stack,
 )
 from planner.catalog.models.view import ConfigView
 
 
 def build_moe(view: ConfigView) -> Structure:
     """Ling 1 and 2."""
-    layers = view.layers(*LAYERS)
-    hidden = view.integer("hidden_size")
-    attention = read_gqa(view, hidden)
-    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
-    return Structure(
-        hidden=hidden,
-        layers=stack([attention] * layers, mlp),
-        mtp_layers=read_mtp(view),
-        other_parameters=norms(hidden, layers),
-    )
+    return dense_then_moe(view)
 
 
 def build_hybrid(view: ConfigView) -> Structure:
@@ -46,13 +31,7 @@ def build_hybrid(view: ConfigView) -> Structure:
         head_dim=view.integer("head_dim"),
         conv_kernel=view.integer("short_conv_kernel_size"),
     )
-    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
-    return Structure(
-        hidden=hidden,
-        layers=stack([full if (i + 1) % group == 0 else linear for i in range(layers)], mlp),
-        mtp_layers=read_mtp(view),
-        other_parameters=norms(hidden, layers),
-    )
+    return dense_then_moe(view, [full if (i + 1) % group == 0 else linear for i in range(layers)])
 
 
 FAMILIES = (

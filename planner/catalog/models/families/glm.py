@@ -8,30 +8,15 @@ from planner.catalog.models.parts import (
     MLA_NAMES,
     Family,
     Structure,
-    first_dense,
-    mixed_mlp,
-    norms,
-    read_gqa,
+    dense_then_moe,
     read_mla,
-    read_moe,
-    read_mtp,
-    stack,
 )
 from planner.catalog.models.view import ConfigView
 
 
 def build_gqa(view: ConfigView) -> Structure:
     """GLM 4.5, 4.6, 4.7."""
-    layers = view.layers(*LAYERS)
-    hidden = view.integer("hidden_size")
-    attention = read_gqa(view, hidden)
-    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
-    return Structure(
-        hidden=hidden,
-        layers=stack([attention] * layers, mlp),
-        mtp_layers=read_mtp(view),
-        other_parameters=norms(hidden, layers),
-    )
+    return dense_then_moe(view)
 
 
 def build_dsa(view: ConfigView) -> Structure:
@@ -47,13 +32,7 @@ def build_dsa(view: ConfigView) -> Structure:
         t: read_mla(view, hidden, indexer=read_indexer(view, owned=t == "full"), sparse=True)
         for t in set(types)
     }
-    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
-    return Structure(
-        hidden=hidden,
-        layers=stack([kinds[t] for t in types], mlp),
-        mtp_layers=read_mtp(view),
-        other_parameters=norms(hidden, layers),
-    )
+    return dense_then_moe(view, [kinds[t] for t in types])
 
 
 FAMILIES = (

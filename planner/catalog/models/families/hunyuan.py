@@ -7,8 +7,7 @@ from planner.catalog.models.parts import (
     Family,
     Mlp,
     Structure,
-    first_dense,
-    mixed_mlp,
+    dense_then_moe,
     norms,
     read_gqa,
     read_moe,
@@ -44,16 +43,7 @@ def build_v1(view: ConfigView) -> Structure:
 
 def build_v3(view: ConfigView) -> Structure:
     """Hy3: dense layers first, then experts with a shared one."""
-    layers = view.layers(*LAYERS)
-    hidden = view.integer("hidden_size")
-    attention = read_gqa(view, hidden)
-    mlp = mixed_mlp(view, first_dense(view, layers), read_moe(view, hidden), dense=("intermediate_size",))
-    return Structure(
-        hidden=hidden,
-        layers=stack([attention] * layers, mlp),
-        mtp_layers=read_mtp(view),
-        other_parameters=norms(hidden, layers),
-    )
+    return dense_then_moe(view)
 
 
 FAMILIES = (
