@@ -238,7 +238,9 @@ def _simulation() -> dict[str, Document]:
 
 
 def _scaling(result: Shape) -> dict[str, Document]:
+    from planner.domain.provenance import Estimate
     from planner.domain.workload import SloTargets
+    from planner.perf.encoder import EncoderSizing
     from planner.simulation.result import Figure
     from planner.simulation.scaling.compare import Answer
     from planner.simulation.scaling.elastic_compare import ElasticAnswer
@@ -267,6 +269,27 @@ def _scaling(result: Shape) -> dict[str, Document]:
             title="Expert rebalancing with and without a stall",
             written_by="planner simulate --scenario async-eplb --json",
             content=Shape(base=RebalancingAnswer, plus={**asked, "ways": Many(way)}, nulls=True),
+        ),
+        "encoder": Document(
+            title="A vision encoder beside prefill, and apart",
+            written_by="planner encoder --json",
+            content=Shape(
+                plus={
+                    "plan": str,
+                    "model": str,
+                    "encoder": str,
+                    "rate_per_s": float,
+                    "images_per_request": float,
+                    "image_px": list[int],
+                    "role": str,
+                    "encoder_gpu": str,
+                    "efficiency_prior": Estimate,
+                    "sizing": EncoderSizing,
+                    "separate_pool_pays": bool | None,
+                    "unconfirmed": list[str],
+                    "measured": bool,
+                }
+            ),
         ),
     }
 

@@ -32,7 +32,7 @@ MADE_BY = {
     },
     "test_explanations": {"topics", "topic"},
     "test_simulation_documents": {"simulation", "comparison", "experiments", "experiment-results"},
-    "test_scaling_documents": {"scaling", "elastic-ep", "async-eplb"},
+    "test_scaling_documents": {"scaling", "elastic-ep", "async-eplb", "encoder"},
     "test_study_documents": {"studies", "study", "study-comparison", "study-trials", "campaign", "campaign-results"},
     "test_shard_lines": {"evaluation-spec", "evaluation-result", "shard-results"},
     "test_measurement_documents": {
@@ -262,6 +262,7 @@ def test_scaling_documents(say: Say, check: Check, plan_file: Path) -> None:
     change = ("--pause-s", "5", "--prepare-s", "5")
     check(say("simulate", str(plan_file), "--scenario", "elastic-ep", *curve, *change, "--json"))
     check(say("simulate", str(plan_file), "--scenario", "async-eplb", "--requests", "40", "--json"))
+    check(say("encoder", "qwen3.5-397b-b200x8", "--images-per-request", "1", "--json"))
 
 
 def test_study_documents(say: Say, check: Check, tmp_path: Path) -> None:
