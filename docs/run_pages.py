@@ -11,6 +11,7 @@ Pages that use kubectl without starting a cluster of their own get an empty demo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -29,6 +30,12 @@ SERVER = ROOT / "docs" / "command_server.py"
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>.*)$")
 STATUS = re.compile(r"#\s*exits (?P<status>\d+)")
 CLUSTER = re.compile(r"\bkubectl\b|planner (cluster|diff|apply)\b|--cluster live")
+# commands whose answer depends on their words alone, unless the page changes what is stored
+PURE = re.compile(
+    r"planner (recommend|why-not|estimate|experiments|explain|recipes list|profiles|models)\b(?!.*--save)",
+    re.DOTALL,
+)
+STATE = re.compile(r"planner (calibrate|measurements import)|--profiles|cluster live|[>]")
 PAGE_SECONDS = 300
 BACKGROUND_SECONDS = 60
 
@@ -160,7 +167,7 @@ def runnable(page: Path) -> list[Block]:
 def command_server(folder: Path) -> Iterator[Path]:
     """A server of commands; yields the folder that holds its `planner`."""
     tools = folder / "bin"
-    tools.mkdir()
+    (tools / "answers").mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="docs-") as short:  # the path of a socket is short
         address = Path(short) / "s"
         from importlib.util import module_from_spec, spec_from_file_location
@@ -180,11 +187,27 @@ def command_server(folder: Path) -> Iterator[Path]:
                 server.terminate()
 
 
-def script(todo: list[tuple[Block, Command]], results: Path) -> str:
-    """A shell script that runs the commands and leaves output, errors and statuses in `results`."""
+def answers_of(todo: list[tuple[Block, Command]], cache: Path) -> dict[int, Path]:
+    """Where the answers of commands are kept that another page may have asked already; by position."""
+    if any(STATE.search(c.text) and not PURE.match(c.text) for _, c in todo):
+        return {}
+    pure = {n: c.text for n, (_, c) in enumerate(todo) if PURE.match(c.text) and not STATE.search(c.text)}
+    return {n: cache / hashlib.sha256(text.encode()).hexdigest()[:24] for n, text in pure.items()}
+
+
+def script(todo: list[tuple[Block, Command]], results: Path, cache: Path) -> str:
+    """A shell script that runs the commands and leaves output, errors and statuses in `results`.
+
+    A command that another page has asked already is answered from `cache`.
+    """
     lines = ["set -o pipefail", "trap 'kill $(jobs -p) 2>/dev/null' EXIT"]
+    kept = answers_of(todo, cache)
     for number, (_, command) in enumerate(todo):
         stem = shlex.quote(str(results / str(number)))
+        known = kept.get(number)
+        if known is not None and known.with_suffix(".rc").exists():
+            lines += [f"cp {known}.{ending} {stem}.{ending}" for ending in ("out", "err", "rc")]
+            continue
         lines += [
             f"echo {number} > {shlex.quote(str(results / 'at'))}",
             "{",
@@ -192,6 +215,8 @@ def script(todo: list[tuple[Block, Command]], results: Path) -> str:
             f"}} > {stem}.out 2> {stem}.err",
             f"echo $? > {stem}.rc",
         ]
+        if known is not None:
+            lines += [f"cp {stem}.{ending} {known}.{ending}" for ending in ("out", "err", "rc")]
         if command.background:  # go on when it has said something
             lines += [
                 f"for _ in $(seq {BACKGROUND_SECONDS * 10}); do [ -s {stem}.out ] && break; sleep 0.1; done"
@@ -216,13 +241,14 @@ def run_page(page: Path, tools: Path, folder: Path) -> list[Ran]:
         "KUBECONFIG": str(data / "none"),
         "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LC_ALL": "C.UTF-8",
+        "DOCS_CPU_LOG": str(folder / "cpu"),
     }
     own = any("cluster demo" in c.text or "demo cluster" in c.text for _, c in todo)
     needs = not own and any(CLUSTER.search(c.text) and "--replay" not in c.text for _, c in todo)
     with (
         demo_cluster(data, environment) if needs else nothing(),
         subprocess.Popen(
-            ["bash", "-c", script(todo, results)],
+            ["bash", "-c", script(todo, results, tools / "answers")],
             cwd=work,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -326,9 +352,10 @@ def main(arguments: list[str]) -> int:
             wrong = problems(ran) if check else [w for w in problems(ran) if "exit status" in w]
             failed += bool(wrong)
             note = ", rewritten" if changed else ""
-            sys.stderr.write(
-                f"{shown_path(page)}: {len(ran)} commands, {time.monotonic() - began:.1f} s{note}\n"
-            )
+            log = Path(folder) / f"page{number}" / "cpu"
+            cpu = sum(map(float, log.read_text().split())) if log.exists() else 0.0
+            taken = f"{time.monotonic() - began:.1f} s, {cpu:.1f} s of CPU"
+            sys.stderr.write(f"{shown_path(page)}: {len(ran)} commands, {taken}{note}\n")
             sys.stderr.write("".join(f"{w}\n" for w in wrong))
     return int(failed > 0)
 
