@@ -133,7 +133,10 @@ def check_command() -> tuple[Check, ...]:
 
 def _here() -> str:
     path = shutil.which("planner")
-    return f"planner is {path}" if path else f"planner is not on PATH; run {sys.executable} -m {_ENTRY}"
+    if path is not None:
+        return f"planner is {path}"
+    script = Path(sys.prefix) / "bin" / "planner"
+    return f"planner is not on PATH; run {script if script.is_file() else f'{sys.executable} -m {_ENTRY}'}"
 
 
 def _on_path(name: str) -> Check | None:

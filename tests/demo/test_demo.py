@@ -10,39 +10,31 @@ from pathlib import Path
 import pytest
 
 from planner.cli.demo_data import CLUSTER, STUDY, demo_folder, unpacked
+from planner.cli.main import main
 from planner.domain.errors import InputError, MissingDataError
 from planner.storage.bundle import dump_studies, load_studies
 from planner.storage.database import parse_url
 from planner.storage.store import open_store
 
 
-@pytest.fixture(scope="module")
-def printed(planner_cli, tmp_path_factory: pytest.TempPathFactory):
-    home = tmp_path_factory.mktemp("home")
-    done = planner_cli("demo", "--print", env={"XDG_DATA_HOME": str(home)})
-    return done, home
-
-
-def test_print_shows_recommendation_study_cluster_and_fault(printed) -> None:
-    done, _ = printed
-    assert done.returncode == 0, done.stderr
+def test_print_shows_recommendation_study_cluster_and_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("WIDEPLAN_DATABASE_URL", raising=False)
+    with pytest.raises(SystemExit) as done:
+        main(["demo", "--print"])
+    assert not done.value.code
+    out = capsys.readouterr()
     for words in ("Frontier", "Study demo", "Front", "16 of 16 endpoints ready", "(1 found)"):
-        assert words in done.stdout, words
-    fault = done.stdout.partition("What is wrong")[2]
+        assert words in out.out, words
+    fault = out.out.partition("What is wrong")[2]
     assert "queues 42 requests" in fault
     assert "why:" in fault
     assert "fix:" in fault
-    assert max(map(len, done.stdout.splitlines())) <= 100
-
-
-def test_nothing_of_the_user_is_touched(printed) -> None:
-    _, home = printed
-    assert list(home.rglob("*")) == []
-
-
-def test_a_recording_that_ends_is_not_stale(printed) -> None:
-    done, _ = printed
-    assert "stale" not in done.stderr
+    assert max(map(len, out.out.splitlines())) <= 100
+    assert "stale" not in out.err  # a recording that ends is not a server that fell silent
+    assert list(tmp_path.rglob("*")) == []  # nothing of the user is touched
 
 
 def test_the_variable_of_the_database_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +95,14 @@ def test_demo_data_that_is_missing_or_damaged_is_named(
         assert caught.value.issues[0].code == "demo.missing"
 
 
-def test_without_a_terminal_it_says_what_to_do(planner_cli) -> None:
-    done = planner_cli("demo")
-    assert done.returncode == 2
-    assert "--print" in done.stderr
-    both = planner_cli("demo", "--web", "--print")
-    assert both.returncode == 2
-    assert "demo.one" in both.stderr
+@pytest.mark.parametrize(
+    ("arguments", "says"), [([], "--print"), (["--web", "--print"], "demo.one"), (["--port", "x"], "--port")]
+)
+def test_refusals(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["demo", *arguments])
+    assert done.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 def test_demo_cluster_is_cluster_demo(planner_cli) -> None:

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from console.cluster.fake.box import cluster_in_a_box
 from console.cluster.open import Opening
 from planner.cli import doctor_machine
 from planner.cli.demo_cluster import deployment
+from planner.cli.main import main
 from planner.domain.checkup import Check, CheckState
 from planner.domain.errors import PlannerError
 from planner.perf.intervals import EXTRAPOLATION_FACTOR
@@ -28,8 +30,6 @@ from planner.storage.inspect import inspect_database
 from planner.storage.schema import HEAD
 from planner.storage.store import open_store
 
-NONE = {"KUBECONFIG": "", "HOME": "/nonexistent"}
-
 
 def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
     return {c.name: c for c in checks}
@@ -37,54 +37,73 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 
 # --- the command ---
 
-
-def test_without_a_cluster_it_warns_and_succeeds(planner_cli) -> None:
-    done = planner_cli("doctor", env=NONE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "warn cluster" in done.stdout
-    assert "planner demo" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-    assert done.stdout.rstrip().endswith("0 failed")
+Doctor = Callable[..., tuple[int, str, str]]
 
 
-def test_json_has_every_check_and_the_coverage(planner_cli) -> None:
-    done = planner_cli(
-        "doctor", "--no-cluster", "--model", "deepseek-ai/DeepSeek-R1", "--gpu", "mi300x", "--json"
-    )
-    body = json.loads(done.stdout)
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doctor:
+    """Run `planner doctor` here without a kubeconfig; `env` adds to the environment."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("WIDEPLAN_DATABASE_URL", raising=False)
+
+    def run(*args: str, **env: str) -> tuple[int, str, str]:
+        for key, value in env.items():
+            monkeypatch.setenv(key, value)
+        with pytest.raises(SystemExit) as done:
+            main(["doctor", *args])
+        out = capsys.readouterr()
+        return int(done.value.code or 0), out.out, out.err
+
+    return run
+
+
+def test_without_a_cluster_it_warns_and_succeeds(doctor: Doctor, tmp_path: Path) -> None:
+    status, out, _ = doctor()
+    assert status == 0, out
+    assert "warn cluster" in out
+    assert "planner demo" in out
+    assert all(len(line) <= 100 for line in out.splitlines() if str(tmp_path) not in line)
+    assert out.rstrip().endswith("0 failed")
+    assert list(tmp_path.iterdir()) == []  # looking creates nothing
+
+
+def test_json_has_every_check_and_the_coverage(doctor: Doctor) -> None:
+    status, out, _ = doctor("--no-cluster", "--model", "deepseek-ai/DeepSeek-R1", "--gpu", "mi300x", "--json")
+    body = json.loads(out)
     assert body["schema"] == "wideplan.doctor/v1"
-    assert body["ok"] is (done.returncode == 0)
-    names = [c["name"] for c in body["checks"]]
+    assert body["ok"] is (status == 0)
+    names = list(dict.fromkeys(c["name"] for c in body["checks"]))
     assert names == ["python", "data", "command", "terminal", "kubectl", "database", "coverage"]
     assert all(c["fix"] for c in body["checks"] if c["state"] != "ok")
     assert body["coverage"]["gpu"] == "mi300x"
     assert {p["provenance"] for p in body["coverage"]["parts"]} == {"datasheet"}
 
 
-def test_a_failed_check_is_exit_status_1_and_no_traceback(planner_cli, tmp_path: Path) -> None:
+def test_a_failed_check_is_exit_status_1_and_no_traceback(doctor: Doctor, tmp_path: Path) -> None:
     broken = tmp_path / "own.db"
     broken.write_bytes(b"this is no database, it only looks like a file" * 100)
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("apiVersion: v1\nkind: Config\ncontexts: 3\n")
-    done = planner_cli(
-        "doctor",
+    status, out, _ = doctor(
         "--model",
         "no/such-model",
         "--gpu",
         "h200-sxm",
-        env={"WIDEPLAN_DATABASE_URL": f"sqlite:///{broken}", "KUBECONFIG": str(kubeconfig)},
+        WIDEPLAN_DATABASE_URL=f"sqlite:///{broken}",
+        KUBECONFIG=str(kubeconfig),
     )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+    assert status == 1
     for name in ("database", "coverage", "cluster"):
-        assert f"fail {name}" in done.stdout
-    assert "3 failed" in done.stdout
+        assert f"fail {name}" in out
+    assert "3 failed" in out
 
 
-def test_half_a_pair_is_refused(planner_cli) -> None:
-    done = planner_cli("doctor", "--gpu", "h200-sxm")
-    assert done.returncode == 2
-    assert "doctor.pair" in done.stderr
+def test_half_a_pair_is_refused(doctor: Doctor) -> None:
+    status, _, err = doctor("--gpu", "h200-sxm")
+    assert status == 2
+    assert "doctor.pair" in err
 
 
 def test_ascii_terminals_get_ascii(planner_cli) -> None:
@@ -205,13 +224,14 @@ def test_coverage_tells_measured_from_datasheet() -> None:
             assert theirs.high / theirs.low > ours.high / ours.low
 
 
-def test_coverage_agrees_with_a_priced_plan(planner_cli) -> None:
+def test_coverage_agrees_with_a_priced_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """The interval that is promised is the one that a plan gets, wider by the stated factor beyond the data."""
-    done = planner_cli(
-        "estimate", "--model", "openai/gpt-oss-120b", "--gpu", "h200-sxm", "--gpus", "8",
-        "--aggregated", "1x(tp8,dp1)", "--isl", "1000", "--osl", "1000", "--concurrency", "32", "--json",
-    )  # fmt: skip
-    body = json.loads(done.stdout)["evaluation"]
+    with pytest.raises(SystemExit):
+        main(
+            ["estimate", "--model", "openai/gpt-oss-120b", "--gpu", "h200-sxm", "--gpus", "8", "--no-calibration",
+             "--aggregated", "1x(tp8,dp1)", "--isl", "1000", "--osl", "1000", "--concurrency", "32", "--json"]
+        )  # fmt: skip
+    body = json.loads(capsys.readouterr().out)["evaluation"]
     expected = next(
         i
         for i in find_coverage("openai/gpt-oss-120b", "h200-sxm").intervals
@@ -226,10 +246,11 @@ def test_coverage_agrees_with_a_priced_plan(planner_cli) -> None:
 
 
 @pytest.fixture(scope="module")
-def plan(planner_cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    done = planner_cli("recommend", "gpt-oss-120b-h200x8", "--save", str(path))
-    assert done.returncode == 0, done.stderr
+    with pytest.raises(SystemExit) as done:
+        main(["recommend", "gpt-oss-120b-h200x8", "--save", str(path)])
+    assert not done.value.code
     return path
 
 
