@@ -15,6 +15,7 @@ from planner import __version__
 from planner.cli.completing import VARIABLE as COMPLETE_VARIABLE
 from planner.cli.completing import words_typed
 from planner.cli.output import print_error
+from planner.cli.sections import SectionedGroup
 from planner.domain.errors import ExitCode, InputError, Issue, PlannerError, did_you_mean
 
 # name -> (module, attribute, one-line help); modules are imported only when the command runs or shows its own help
@@ -80,6 +81,7 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     """The command tree with `wanted` loaded for real and every other command as name and help only."""
     app = typer.Typer(
         name="planner",
+        cls=SectionedGroup,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from planner.cli.main import COMMANDS
+from planner.cli.sections import SECTIONS
 
 HEAVY = (
     "numpy",
@@ -32,6 +33,11 @@ def test_command_exists_and_has_one_line_of_help(name: str) -> None:
     assert callable(target) or hasattr(target, "registered_commands")
     assert text.endswith(".")
     assert len(text) <= 62
+
+
+def test_every_command_stands_in_one_section() -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
 
 
 def test_help_loads_no_heavy_library() -> None:
