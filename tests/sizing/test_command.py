@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -241,3 +245,20 @@ def test_a_missing_model_keeps_its_status(capsys: pytest.CaptureFixture[str]) ->
     status, _, err = _run(capsys, "size", "--model", "nope-7b", "--rate", "5", "--gpu", "h200-sxm")
     assert status == 3
     assert "error[model.unknown]" in err
+
+
+def test_an_interrupt_ends_all_processes_without_a_traceback() -> None:
+    types = "h200-sxm,h100-sxm,b200-sxm,b300-sxm,gb200,gb300,a100-80-sxm"
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner.cli.main", *QUICK, *TARGETS, "--users", "100", "--gpu", types],
+        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert "(1 of 7)" in first
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err

@@ -30,7 +30,8 @@ from planner.search.sizing.curves import GRID, Curve, IndexArray
 from planner.search.sizing.load import LoadKind, Targets
 from planner.search.solve import pair_key, role_space, role_stack
 
-NO_LIMIT = np.inf
+NO_LIMIT: Final = np.inf
+UNREACHABLE: Final = 1e9  # excess of a batch that cannot be: nothing of the way to it is taken
 # what binds, in words
 TTFT: Final = "TTFT target"
 TPOT: Final = "TPOT target"
@@ -102,7 +103,7 @@ class AggregatedFamily:
         ranks = stack.ranks[rows] * first[:, None]
         batch, rate = at.batch[rows], at.rate_per_ms[rows]
         ttft, in_flight = at.ttft_ms[rows], at.concurrency[rows]
-        excess = {_BUDGET: np.where(self._budget_ok[rows], -1.0, np.inf)}
+        excess = {_BUDGET: np.where(self._budget_ok[rows], -1.0, UNREACHABLE)}
         peak = in_flight
         if kind is LoadKind.RATE:
             # arrivals do not wait for answers: the queue of an open loop instead of the closed one's

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -284,18 +285,29 @@ def _run(jobs: list[_Job], workers: int) -> Iterator[tuple[str, GpuAnswer]]:
             yield str(job.request.gpu), _size_one(job)
         return
     pool = ProcessPoolExecutor(
-        max_workers=workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts
+        max_workers=workers, mp_context=get_context("spawn"), initializer=_die_silently_when_interrupted
     )
     try:
-        futures = {pool.submit(_size_one, job): str(job.request.gpu) for job in jobs}
+        with _interrupts_held():  # workers inherit this until they are up
+            futures = {pool.submit(_size_one, job): str(job.request.gpu) for job in jobs}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+def _die_silently_when_interrupted() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _size_one(job: _Job) -> GpuAnswer:
