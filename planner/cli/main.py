@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "encoder": (
         "planner.cli.encoder",
         "encoder",
-        "Should a vision encoder have GPUs of its own, and how many?",
+        "Say whether a vision encoder deserves GPUs of its own.",
     ),
     "compare": ("planner.cli.compare", "compare", "Compare plans or routers under common random numbers."),
     "experiments": ("planner.cli.experiments", "app", "The laws of the field as experiments with verdicts."),

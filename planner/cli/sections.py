@@ -21,7 +21,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 class SectionedGroup(TyperGroup):
     """A command group whose help has one list per section."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the base class names it
         """Write every section under its own heading, all in one column width."""
         width = max(len(name) for name in self.commands)
         for title, names in SECTIONS.items():
