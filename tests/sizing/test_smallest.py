@@ -13,6 +13,7 @@ from planner.domain.deployment import Strategy
 from planner.domain.problem import PREFILL_HEADROOM
 from planner.domain.workload import SloTargets
 from planner.search.recommend import recommend
+from planner.search.sizing.curves import greatest_load
 from planner.search.sizing.families import AggregatedFamily, DisaggregatedFamily
 from planner.search.sizing.load import Load, LoadKind, Reserve, Rollout, Targets
 from planner.search.sizing.losses import Counts, Shape
@@ -286,3 +287,23 @@ def test_a_group_state_without_a_role_carries_nothing(small) -> None:
     fleet = search.smallest(LOOSE)
     assert fleet is not None
     assert fleet.counts.first > 1
+
+
+@pytest.mark.parametrize("kind", list(LoadKind))
+@pytest.mark.parametrize(
+    "targets",
+    [TIGHT, QUICK, LOOSE, Targets(ttft_ms=None, tpot_ms=12.0), Targets(ttft_ms=250.0, tpot_ms=None)],
+)
+def test_bounds_leave_out_nothing_that_could_carry_more(small, kind: LoadKind, targets: Targets) -> None:
+    rng = np.random.default_rng(5)
+    seen = 0
+    for family in small.families:
+        rows = rng.integers(0, len(family.first_gpus), 400)
+        first = rng.integers(1, 12, 400)
+        second = np.where(family.second_gpus[rows] > 0, rng.integers(1, 12, 400), 0)
+        carries = greatest_load(family.curve(rows, first, second, kind, targets)).load
+        per_first, per_second = (b[rows] for b in family.bounds(kind, targets))
+        alone = np.where(second > 0, second * np.where(np.isfinite(per_second), per_second, 0.0), np.inf)
+        assert (carries <= np.minimum(first * per_first, alone) * (1.0 + 1e-9)).all()
+        seen += int((carries > 0.0).sum())
+    assert seen > 100

@@ -31,6 +31,7 @@ from planner.search.sizing.load import LoadKind, Targets
 from planner.search.solve import pair_key, role_space, role_stack
 
 NO_LIMIT: Final = np.inf
+MANY: Final = 1_000_000  # groups, so many that arrivals hardly fluctuate
 UNREACHABLE: Final = 1e9  # excess of a batch that cannot be: nothing of the way to it is taken
 # what binds, in words
 TTFT: Final = "TTFT target"
@@ -76,6 +77,7 @@ class AggregatedFamily:
         self._highest = _highest_rate(self._at.rate_per_ms, self._at.feasible)
         # what a prompt and its beside decodes leave of the token budget bounds the batch; infeasible only because of it
         self._budget_ok = self._at.feasible | (self._at.concurrency > self._limit)
+        self._endless: dict[LoadKind, tuple[Curve, BoolArray]] = {}
         self.first_gpus = stack.group_gpus[:, 0].astype(np.intp)
         self.second_gpus = np.zeros(len(stack), dtype=np.intp)
 
@@ -85,14 +87,21 @@ class AggregatedFamily:
 
     def bounds(self, kind: LoadKind, targets: Targets) -> tuple[FloatArray, FloatArray]:
         """See `Family.bounds`: a group's load does not depend on how many there are, waits apart."""
-        rows = np.arange(len(self._stack))
-        many = np.full(len(rows), 1_000_000, dtype=np.intp)
-        curve = self.curve(rows, many, np.zeros_like(many), kind, targets)
-        ok = np.max(np.stack(list(curve.excess.values())), axis=0) <= 0.0
+        if kind not in self._endless:
+            rows = np.arange(len(self._stack))
+            many = np.full(len(rows), MANY, dtype=np.intp)
+            free = self.curve(rows, many, np.zeros_like(many), kind, Targets(ttft_ms=None, tpot_ms=None))
+            self._endless[kind] = free, np.max(np.stack(list(free.excess.values())), axis=0) <= 0.0
+        free, possible = self._endless[kind]
+        ok = possible.copy()
+        if targets.ttft_ms is not None:
+            ok &= free.ttft_ms <= targets.ttft_ms
+        if targets.tpot_ms is not None:
+            ok &= free.tpot_ms <= targets.tpot_ms
         # one step of the grid more than the last feasible batch
         ok[:, 1:] |= ok[:, :-1]
-        per_group = np.max(np.where(ok, curve.load, 0.0), axis=1) / many
-        return per_group, np.full(len(rows), NO_LIMIT)
+        per_group = np.max(np.where(ok, free.load, 0.0), axis=1) / MANY
+        return per_group, np.full(len(per_group), NO_LIMIT)
 
     def curve(
         self, rows: IndexArray, first: IndexArray, second: IndexArray, kind: LoadKind, targets: Targets
@@ -163,7 +172,7 @@ class DisaggregatedFamily:
         ok = within & (dec.batch <= self._limit)
         alone_ms = pre.idle_ms[:, 0] + self._prefill.frontend_ms[:, 0]
         admitted_ms = np.min(dec.admission_ms, axis=1)
-        top = np.full(len(alone_ms), _headroom(targets))
+        top = np.full(len(alone_ms), _headroom(targets, kind))
         possible = np.ones(len(self._p), dtype=bool)
         if targets.ttft_ms is not None:
             possible = alone_ms[self._p] + self._transfer + admitted_ms[self._d] <= targets.ttft_ms
@@ -224,7 +233,7 @@ class DisaggregatedFamily:
         held = demand * before * self._workload.isl
         peak = _with_fluctuation(batch, dec.rate_per_ms[d], ranks) if kind is LoadKind.RATE else batch
         excess = {
-            _BUSY: used / _headroom(targets) - 1.0,
+            _BUSY: used / _headroom(targets, kind) - 1.0,
             _PREFILL_ROOM: held / (self._prefill.kv_tokens[p] * servers) - 1.0,
             _ROOM: peak / self._limit[d] - 1.0,
         }
@@ -239,9 +248,10 @@ class DisaggregatedFamily:
         )  # fmt: skip
 
 
-def _headroom(targets: Targets) -> float:
-    """Highest utilisation of prefill groups: the search's rule where a TTFT is promised."""
-    return PREFILL_SATURATION if targets.ttft_ms is None else PREFILL_HEADROOM
+def _headroom(targets: Targets, kind: LoadKind) -> float:
+    """Highest utilisation of prefill groups: the search's rule where a TTFT is promised, or arrivals cannot be held back."""
+    held = targets.ttft_ms is None and kind is LoadKind.USERS
+    return PREFILL_SATURATION if held else PREFILL_HEADROOM
 
 
 def _highest_rate(rate_per_ms: FloatArray, feasible: BoolArray) -> FloatArray:
