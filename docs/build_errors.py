@@ -105,8 +105,16 @@ class Module:
                 at = parent.value if isinstance(parent, ast.Starred) else parent
                 if isinstance(at, ast.Call) and name_of(at.func) in STATUS:
                     return STATUS[name_of(at.func)]
+        collected = {
+            STATUS[name]
+            for name in self.calls
+            if name in STATUS and any(isinstance(a, ast.Starred) for c in self.calls[name] for a in c.args)
+        }
         used = {STATUS[n] for n in self.calls if n in STATUS}
-        return used.pop() if len(used) == 1 else None
+        for candidates in (collected, used):  # issues gathered in a list are raised together
+            if len(candidates) == 1:
+                return candidates.pop()
+        return None
 
 
 def name_of(function: ast.expr) -> str:
@@ -239,6 +247,26 @@ def distinct(found: list[Site]) -> list[Site]:
     return sorted(kept.values(), key=lambda s: s.told) or found[:1]
 
 
+def learn_statuses(modules: list[Module]) -> None:
+    """Exit statuses of the error classes that derive from the four."""
+    from planner.domain.errors import ExitCode
+
+    classes = [n for m in modules for n in ast.walk(m.tree) if isinstance(n, ast.ClassDef)]
+    for _ in range(3):  # a class may derive from one that stands later
+        for node in classes:
+            bases = [name_of(b) for b in node.bases]
+            own = [
+                s.value.attr
+                for s in node.body
+                if isinstance(s, ast.AnnAssign | ast.Assign)
+                and isinstance(s.value, ast.Attribute)
+                and "exit_code" in ast.unparse(s)
+            ]
+            inherited = [STATUS[b] for b in bases if b in STATUS]
+            if node.name not in STATUS and (inherited or (own and "PlannerError" in bases)):
+                STATUS[node.name] = int(ExitCode[own[0]]) if own else inherited[0]
+
+
 def collect() -> tuple[dict[str, list[Site]], dict[str, list[Site]]]:
     """Sites by error code, and by code of legality rule."""
     from planner.domain.legality import PAIR_RULES, PLAN_RULES, ROLE_RULES
@@ -246,15 +274,16 @@ def collect() -> tuple[dict[str, list[Site]], dict[str, list[Site]]]:
     titles = {r.code for group in (ROLE_RULES, PAIR_RULES, PLAN_RULES) for r in group}
     codes: dict[str, list[Site]] = {}
     rules: dict[str, list[Site]] = {}
-    for folder in ("planner", "console"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            module = Module(ast.parse(path.read_text(encoding="utf-8")))
-            for site in (*sites(module), *unknown_names(module)):
-                told = words(site.why) or words(site.fix)
-                if told and "." in site.code and not set(site.code) & set(" …/") and site.code not in titles:
-                    codes.setdefault(site.code, []).append(site)
-            for site in rule_texts(module):
-                rules.setdefault(site.code, []).append(site)
+    files = [p for folder in ("planner", "console") for p in sorted((ROOT / folder).rglob("*.py"))]
+    modules = [Module(ast.parse(p.read_text(encoding="utf-8"))) for p in files]
+    learn_statuses(modules)
+    for module in modules:
+        for site in (*sites(module), *unknown_names(module)):
+            told = words(site.why) or words(site.fix)
+            if told and "." in site.code and not set(site.code) & set(" …/") and site.code not in titles:
+                codes.setdefault(site.code, []).append(site)
+        for site in rule_texts(module):
+            rules.setdefault(site.code, []).append(site)
     missing = titles - set(rules)
     if missing:
         sys.exit(f"no message found for the rules {', '.join(sorted(missing))}")

@@ -36,8 +36,8 @@ PURE = re.compile(
     re.DOTALL,
 )
 STATE = re.compile(r"planner (calibrate|measurements import)|--profiles|cluster live|[>]")
-PAGE_SECONDS = 300
-BACKGROUND_SECONDS = 60
+PAGE_SECONDS = 900
+BACKGROUND_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,20 @@ def test_codes_that_are_put_together_are_known_too(code: str) -> None:
     assert found.cases[0].fix
 
 
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("cluster.unreachable", ExitCode.CLUSTER),
+        ("store.newer", ExitCode.MISSING_DATA),
+        ("study.worker_died", ExitCode.STOPPED_EARLY),
+        ("memory.weights", ExitCode.ANSWERED_NO),
+        ("notation.role", ExitCode.USAGE),
+    ],
+)
+def test_exit_statuses_are_those_of_the_error_class(code: str, status: ExitCode) -> None:
+    assert find(code).exit_status == status
+
+
 def test_rules_lint_rules_and_statuses_are_topics() -> None:
     for rule in (*ROLE_RULES, *PAIR_RULES, *PLAN_RULES):
         found = find(rule.code)
