@@ -8,6 +8,7 @@ from planner.cli.output import print_lines, print_table, stdout
 from planner.domain.workload import SloTargets
 from planner.simulation.scaling.compare import INDEPENDENT, NO_COLD_START, TOGETHER, Answer
 from planner.simulation.scaling.figures import ScaledFigures
+from planner.simulation.scaling.load import length, time_unit
 from planner.simulation.scaling.policy import UNIT, Metric
 from planner.simulation.scaling.report import differences
 
@@ -27,7 +28,7 @@ def print_answer(answer: Answer, *, slo: SloTargets, name: str) -> None:
     c, cap = answer.curve, answer.capacity
     out.print(name, style="bold", markup=False)
     print_lines(
-        f"load {c.label}: {answer.variants[0].requests:,} requests in {c.end_s / 3600.0:,.3g} h, mean {c.mean_rps:,.3g}/s; "
+        f"load {c.label}: {answer.variants[0].requests:,} requests in {length(c.end_s)}, mean {c.mean_rps:,.3g}/s; "
         f"targets {_targets(slo)}"
     )
     print_lines(
@@ -56,8 +57,8 @@ def print_answer(answer: Answer, *, slo: SloTargets, name: str) -> None:
     for line in _differences(answer):
         print_lines(line)
     scaled = next((v for v in answer.variants if v.name == INDEPENDENT), None)
-    if scaled is not None:
-        print_groups(scaled)
+    if scaled is not None and (scaled.started or scaled.removed):
+        print_groups(scaled, end_s=c.end_s)
     print_over_time(answer.variants)
     for line in _verdict(answer):
         print_lines(line, indent=0)
@@ -113,7 +114,7 @@ def _differences(answer: Answer) -> list[str]:
     ] + [f"  {v}: {m} {d.value:+,.1f} [{d.low:+,.1f}, {d.high:+,.1f}]" for v, m, d in found]
 
 
-def print_groups(v: ScaledFigures) -> None:
+def print_groups(v: ScaledFigures, *, end_s: float) -> None:
     """Serving groups over time as a plot; the letter is the role's first."""
     import plotext
 
@@ -121,12 +122,13 @@ def print_groups(v: ScaledFigures) -> None:
     plotext.theme("clear")
     plotext.limitsize(False, False)
     plotext.plotsize(stdout().width, _PLOT_HEIGHT)
-    hours = [w.from_s / 3600.0 for w in v.windows]
+    name, unit = time_unit(end_s)
+    times = [w.from_s / unit for w in v.windows]
     for r in v.roles:
-        plotext.scatter(hours, list(r.groups), marker=r.role[0], label=f"{r.role} groups")
+        plotext.scatter(times, list(r.groups), marker=r.role[0], label=f"{r.role} groups")
     top = max(max(r.groups) for r in v.roles)
     plotext.ylim(0, top * 1.05)
-    plotext.xlabel("hours")
+    plotext.xlabel(name)
     stdout().print(f"\nServing groups, {v.name} (mean of each window)", markup=False)
     stdout().print(plotext.uncolorize(plotext.build()), markup=False)
 
@@ -185,6 +187,17 @@ def _verdict(answer: Answer) -> list[str]:
         lines.append(
             "Nothing was scaled: one size serves this whole curve. A higher peak or smaller groups would change that."
         )
+    followed = sum(r.most - r.least for r in own.roles)
+    if own.started > 3 * max(followed, 1):
+        lines.append(
+            f"The metric is noisy here: {own.started} starts where {followed} would follow the curve. A longer "
+            "--stabilisation-s, another --metric or a higher --min-groups calms it."
+        )
+    lines += [
+        f"{s.role}: the peak asks for {s.peak} groups, the autoscaler may use {s.policy.most} (--max-groups)."
+        for s in answer.sizing
+        if s.peak > s.policy.most
+    ]
     if peak.attainment < 0.9:
         lines.append(
             "Even the fleet for the peak misses the targets for many requests: they are medians in a plan, and here every "

@@ -6,6 +6,7 @@ from planner.cli.output import print_lines, print_table, stdout
 from planner.cli.render_scaling import print_over_time, print_variants
 from planner.domain.workload import SloTargets
 from planner.simulation.scaling.elastic_compare import ElasticAnswer
+from planner.simulation.scaling.load import length
 from planner.simulation.scaling.rebalancing import Rebalanced, RebalancingAnswer
 
 SUPPORT_ELASTIC = (
@@ -32,7 +33,7 @@ def print_elastic(answer: ElasticAnswer, *, slo: SloTargets, name: str) -> None:
     )
     out.print(name, style="bold", markup=False)
     print_lines(
-        f"load {c.label}: {answer.variants[0].requests:,} requests in {c.end_s / 3600.0:,.3g} h; targets {limits}"
+        f"load {c.label}: {answer.variants[0].requests:,} requests in {length(c.end_s)}; targets {limits}"
     )
     print_lines(
         f"a change of width (stated): {how.prepare_s:g} s to prepare new ranks while serving, {how.pause_s:g} s without a "

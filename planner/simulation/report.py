@@ -9,6 +9,7 @@ from planner.simulation.result import Distribution, RoleSeries, SimulationResult
 
 _W, _H, _PAD = 560, 170, 42
 _COLOURS = ("#2f7ed8", "#d9822b", "#3a9a5b", "#a05195")
+_DASHES = ("none", "7 3", "2 3", "8 3 2 3")  # colour is not the only difference
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;background:Canvas;color:CanvasText}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #8884}
@@ -44,11 +45,12 @@ def line_plot(
     ]
     for n, (name, y) in enumerate(lines):
         path = " ".join(point(i, y) for i in range(len(x)))
-        colour = _COLOURS[n % len(_COLOURS)]
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts.append(
-            f'<text x="{_PAD + 8 + 150 * n}" y="{_H - 8}" style="fill:{colour}">{escape(name)}</text>'
-        )
+        colour, dash = _COLOURS[n % len(_COLOURS)], _DASHES[n % len(_DASHES)]
+        style = f'stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dash}"'
+        left = _PAD + 8 + 150 * n
+        parts.append(f'<polyline points="{path}" fill="none" {style}/>')
+        parts.append(f'<path d="M{left},{_H - 12}h20" fill="none" {style}/>')
+        parts.append(f'<text x="{left + 25}" y="{_H - 8}" style="fill:{colour}">{escape(name)}</text>')
     return "".join(parts) + "</svg>"
 
 

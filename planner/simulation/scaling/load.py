@@ -68,6 +68,17 @@ class LoadCurve:
         return times
 
 
+def time_unit(end_s: float) -> tuple[str, float]:
+    """Unit that suits a curve of `end_s`, and its seconds."""
+    return ("h", 3600.0) if end_s >= 7200.0 else ("min", 60.0)
+
+
+def length(t: float) -> str:
+    """Seconds as hours or minutes."""
+    name, unit = time_unit(t)
+    return f"{t / unit:,.4g} {name}"
+
+
 def diurnal(*, peak_rps: float, trough_rps: float, period_s: float) -> LoadCurve:
     """One period of a cosine from trough to peak and back, as 96 straight lines. Raises `InputError`."""
     issues = []
@@ -94,7 +105,7 @@ def diurnal(*, peak_rps: float, trough_rps: float, period_s: float) -> LoadCurve
     t = np.linspace(0.0, period_s, _POINTS_PER_PERIOD + 1)
     rate = trough_rps + (peak_rps - trough_rps) * 0.5 * (1.0 - np.cos(2.0 * math.pi * t / period_s))
     return LoadCurve(
-        label=f"{trough_rps:g} to {peak_rps:g} requests/s, period {period_s / 3600.0:g} h",
+        label=f"{trough_rps:g} to {peak_rps:g} requests/s, period {length(period_s)}",
         time_s=tuple(t.tolist()),
         rps=tuple(rate.tolist()),
     )

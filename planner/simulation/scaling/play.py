@@ -133,7 +133,7 @@ def play_scaled(
         a.close(state, max(end, horizon_s))
     return ScaledRun(
         state=state,
-        spans=tuple(sorted((s for a in actuators for s in a.spans), key=lambda s: (s.role, s.from_s))),
+        spans=tuple(s for a in actuators for s in sorted(a.spans, key=lambda s: (s.from_s, s.to_s))),
         end_s=end,
         refused=int(state.world[0].refused),
         samples=samples,

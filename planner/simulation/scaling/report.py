@@ -14,6 +14,7 @@ from planner.simulation.report import STYLE, line_plot
 from planner.simulation.result import Figure
 from planner.simulation.scaling.compare import Answer
 from planner.simulation.scaling.figures import ScaledFigures
+from planner.simulation.scaling.load import time_unit
 
 METRICS: dict[str, Callable[[ScaledFigures], float]] = {
     "GPU-hours": lambda v: v.gpu_hours,
@@ -72,22 +73,23 @@ def scaling_html(answer: Answer, *, slo: SloTargets, title: str, seed: int) -> s
         _table(answer.variants),
         "<div class='plots'>",
     ]
-    hours = [w.from_s / 3600.0 for w in answer.variants[0].windows]
+    name, unit = time_unit(answer.curve.end_s)
+    times = [w.from_s / unit for w in answer.variants[0].windows]
     out.append(
-        line_plot("Requests/s", hours, [("load", [w.rps for w in answer.variants[0].windows])], "", "h")
+        line_plot("Requests/s", times, [("load", [w.rps for w in answer.variants[0].windows])], "", name)
     )
     out += [
-        line_plot(f"Groups, {v.name}", hours, [(r.role, r.groups) for r in v.roles], "", "h")
+        line_plot(f"Groups, {v.name}", times, [(r.role, r.groups) for r in v.roles], "", name)
         for v in answer.variants
         if v.started or v.removed
     ]
     out += [
         line_plot(
             f"Within targets, {v.name}",
-            hours,
+            times,
             [("share of requests", [100.0 * w.attainment if w.requests else 0.0 for w in v.windows])],
             "%",
-            "h",
+            name,
         )
         for v in answer.variants
     ]
