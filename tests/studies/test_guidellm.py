@@ -32,7 +32,7 @@ from planner.storage.store import Store
 
 GUIDELLM = os.environ.get("WIDEPLAN_TEST_GUIDELLM") or shutil.which("guidellm")
 HIDDEN = {"dense": 0.35, "experts": 0.35, "attention": 0.35, "comm": 0.35}
-RUNS = 4
+RUNS = 3
 LARGEST_CONCURRENCY = 12
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(GUIDELLM is None, reason="guidellm is not installed")]
