@@ -117,7 +117,11 @@ def simulate(
         "--spread-s": spread_s is not None, "--trace": trace is not None,
         "--requests": requests is not None and autoscale,
     }  # fmt: skip
-    several = {"--replications": replications > 1, "--html": html is not None}
+    several = {
+        "--replications": replications > 1,
+        "--html": html is not None,
+        "--host-kv-gib": host_kv_gib > 0.0,
+    }
     mode = chosen_mode(
         flags, autoscale=autoscale, scenario=scenario,
         plain=[k for k, given in plain.items() if given], several=[k for k, given in several.items() if given],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +12,11 @@ from planner.domain.deployment import Role
 from planner.domain.errors import InputError, Issue
 from planner.domain.workload import SloTargets
 from planner.simulation.cluster import Cluster
+from planner.simulation.engine import Progress
 from planner.simulation.scaling.figures import ScaledFigures, figures
 from planner.simulation.scaling.fleet import pools_of
 from planner.simulation.scaling.load import LoadCurve, curve_traffic
+from planner.simulation.scaling.parallel import play_all
 from planner.simulation.scaling.play import Control, play_scaled
 from planner.simulation.scaling.policy import (
     Behaviour,
@@ -259,7 +260,7 @@ def compare_scaling(
     cold_start_s: float,
     seed: int = 0,
     replications: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Answer:
     """Simulate every variant on the same arrivals and lengths. Raises `InputError`, `NotFeasibleError`."""
     traffics = [curve_traffic(shape, curve, seed=seed + i) for i in range(replications)]
@@ -268,17 +269,9 @@ def compare_scaling(
     sizing = size_roles(cluster, capacity, curve, asked)
     variants = _variants(cluster, sizing, behaviour, cold_start_s)
     jobs = [(i, v) for i in range(replications) for v in variants]
-    done = [0] * len(jobs)
-    total = sum(traffics[i].requests for i, _ in jobs)
 
-    def one(n: int) -> ScaledFigures:
-        i, v = jobs[n]
-
-        def report(count: int, _: int) -> None:
-            done[n] = count
-            if progress is not None:
-                progress(sum(done), total)
-
+    def one(job: tuple[int, _Variant], report: Progress) -> ScaledFigures:
+        i, v = job
         # static sizes may exceed --max-groups: they show what would have been needed
         room = replace(cluster, roles=tuple(replace(r, groups=v.most[r.name]) for r in cluster.roles))
         pools = pools_of(room, cold_s=v.cold_s)
@@ -298,8 +291,8 @@ def compare_scaling(
             started=sum(p.started for p in pools), removed=sum(p.removed for p in pools),
         )  # fmt: skip
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(one, range(len(jobs))))
+    total = sum(traffics[i].requests for i, _ in jobs)
+    results = play_all(jobs, one, requests=total, progress=progress)
     runs = tuple(tuple(results[i * len(variants) : (i + 1) * len(variants)]) for i in range(replications))
     return Answer(
         curve=curve, capacity=capacity, sizing=sizing, cold_start_s=cold_start_s, behaviour=behaviour,

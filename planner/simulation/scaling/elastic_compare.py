@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,12 +12,14 @@ from planner.domain.errors import InputError, Issue
 from planner.domain.model import ModelSpec
 from planner.domain.workload import SloTargets
 from planner.simulation.cluster import Cluster, EngineRole
+from planner.simulation.engine import Progress
 from planner.simulation.from_plan import cluster_from_plan
 from planner.simulation.scaling.compare import Capacity, RoleAsked, RoleSizing, measure_capacity, size_roles
 from planner.simulation.scaling.elastic import ElasticGroup, Reconfiguration
 from planner.simulation.scaling.figures import ScaledFigures, figures
 from planner.simulation.scaling.fleet import GroupPool, pools_of
 from planner.simulation.scaling.load import LoadCurve, curve_traffic
+from planner.simulation.scaling.parallel import play_all
 from planner.simulation.scaling.play import Control, play_scaled
 from planner.simulation.scaling.policy import Behaviour, Independent, RolePolicy, RoleScaler
 from planner.simulation.traffic import Shape
@@ -256,7 +257,7 @@ def compare_elastic(
     slo: SloTargets,
     profiles: Path | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ElasticAnswer:
     """Simulate fixed widths, replicas and the elastic group on the same arrivals. Raises `InputError`, `NotFeasibleError`.
 
@@ -278,16 +279,8 @@ def compare_elastic(
         cluster, layouts, sizing, serving, base.parallelism.dp, widths=widths, behaviour=behaviour, how=how,
         cold_s=cold_start_s, first_ranks=first,
     )  # fmt: skip
-    done = [0] * len(fleets)
 
-    def one(n: int) -> ScaledFigures:
-        fleet = fleets[n]
-
-        def report(count: int, _: int) -> None:
-            done[n] = count
-            if progress is not None:
-                progress(sum(done), traffic.requests * len(fleets))
-
+    def one(fleet: _Fleet, report: Progress) -> ScaledFigures:
         run = play_scaled(
             fleet.cluster, traffic, fleet.actuators, control=fleet.control, seed=seed, horizon_s=curve.end_s,
             progress=report,
@@ -299,8 +292,7 @@ def compare_elastic(
             removed=sum(p.removed for p in pools),
         )  # fmt: skip
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        variants = tuple(pool.map(one, range(len(fleets))))
+    variants = tuple(play_all(fleets, one, requests=traffic.requests * len(fleets), progress=progress))
     elastic = {f.name: a for f in fleets for a in f.actuators if isinstance(a, ElasticGroup)}
     return ElasticAnswer(
         curve=curve,

@@ -8,8 +8,6 @@ the background; it became vLLM's default with that PR. Its own slowdown is not m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,10 +19,11 @@ from planner.domain.model import ModelSpec
 from planner.domain.workload import SloTargets
 from planner.perf.tables import TOKENS, StepTables
 from planner.simulation.cluster import Cluster, EngineRole
-from planner.simulation.engine import simulate
+from planner.simulation.engine import Progress, simulate
 from planner.simulation.from_plan import SYNC_PAUSE_S, cluster_from_plan
 from planner.simulation.result import SimulationResult
 from planner.simulation.scaling.elastic_compare import even, serving_role
+from planner.simulation.scaling.parallel import play_all
 from planner.simulation.traffic import Arrival, Shape, make_traffic
 
 INTERVALS = 4.0  # a run covers so many rearrangement intervals
@@ -88,7 +87,7 @@ def compare_rebalancing(
     requests: int | None = None,
     profiles: Path | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> RebalancingAnswer:
     """Play the plan at its own concurrency with every way of balancing, on the same requests. Raises `InputError`."""
     base = serving_role(plan)
@@ -177,16 +176,9 @@ def compare_rebalancing(
         spread_s=step_s * stay_steps,
         warmup_share=_WARMUP_INTERVALS / INTERVALS,
     )
-    done = [0] * len(asked)
 
-    def one(n: int) -> Rebalanced:
-        name, role, interval, drift, asynchronous = asked[n]
-
-        def report(finished: int, _: int) -> None:
-            done[n] = finished
-            if progress is not None:
-                progress(sum(done), traffic.requests * len(asked))
-
+    def one(way: tuple[str, EngineRole, int, float, bool], report: Progress) -> Rebalanced:
+        name, role, interval, drift, asynchronous = way
         roles = tuple(role if r.role is base.role else r for r in cluster.roles)
         result = simulate(replace(cluster, roles=roles), traffic, seed=seed, slo=slo, progress=report)
         slowdown = (
@@ -203,8 +195,7 @@ def compare_rebalancing(
             slowdown=slowdown,
         )
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        ways = tuple(pool.map(one, range(len(asked))))
+    ways = tuple(play_all(asked, one, requests=traffic.requests * len(asked), progress=progress))
     notes = []
     if base.eplb is None:
         notes.append(
