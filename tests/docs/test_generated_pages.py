@@ -52,3 +52,9 @@ def test_pictures_are_used_and_small() -> None:
     for picture in (ROOT / "docs" / "figures").iterdir():
         assert f"figures/{picture.name}" in pages, picture.name
         assert picture.stat().st_size < 300_000, picture.name
+
+
+def test_one_command_brings_everything_up_to_date() -> None:
+    scripts = {p.stem for p in (ROOT / "docs").glob("build_*.py")} - {"build_all", "build_demo"}
+    text = (ROOT / "docs" / "build_all.py").read_text()
+    assert {s for s in (*scripts, "run_pages") if f'"{s}"' not in text} == set()
