@@ -44,7 +44,7 @@ LAYOUT: Final = (
     ),
     Term(
         name="expert parallelism",
-        aliases=("ep", "ep size", "ep width"),
+        aliases=("ep", "ep size", "ep width", "noep"),
         area=Area.LAYOUT,
         text=(
             "The routed experts of an MoE layer are spread over EP ranks; tokens travel to their experts and back "
@@ -92,11 +92,19 @@ LAYOUT: Final = (
     ),
     Term(
         name="EPLB",
-        aliases=("expert parallel load balancing", "expert load balancing", "redundant experts"),
+        aliases=(
+            "expert parallel load balancing",
+            "async eplb",
+            "asynchronous eplb",
+            "rebalancing",
+            "expert load balancing",
+            "redundant experts",
+        ),
         area=Area.LAYOUT,
         text=(
             "Expert parallel load balancing: popular experts get copies (redundant experts) and are placed so that ranks "
-            "carry equal work; the placement is renewed every some thousand steps. Copies take memory from the KV cache."
+            "carry equal work; the placement is renewed every some thousand steps. Copies take memory from the KV cache. Synchronous "
+            "rebalancing stalls the group; asynchronous does not."
         ),
         shown=("eplb+32 in plan notation (32 redundant experts)", "rules eplb.*", "lint rule L14"),
         see=("expert parallelism", "lockstep"),

@@ -193,4 +193,42 @@ OURS: Final = (
         shown=("Assumed of planner recommend", "planner size --spare-nodes"),
         see=("prefill utilisation",),
     ),
+    Term(
+        name="analytic level",
+        aliases=("l1", "level 1", "analytic model", "closed form"),
+        area=Area.OURS,
+        text=(
+            "L1: every legal plan at every load, priced in closed form from step tables. It gives means and medians; bursts, tails and "
+            "routers are the simulator's subject."
+        ),
+        shown=("planner recommend, estimate, why-not", "docs/explanation/the-model.md"),
+        see=("simulator", "closed loop", "frontier"),
+    ),
+    Term(
+        name="simulator",
+        aliases=("l2", "level 2", "simulation", "discrete-event simulation", "des"),
+        area=Area.OURS,
+        text="L2: one plan under traffic, event by event, over the same step tables: queues, caches, routers, lockstep ranks.",
+        shown=("planner simulate, compare, experiments", "docs/simulation.md"),
+        see=("analytic level", "lockstep", "router"),
+    ),
+    Term(
+        name="binding",
+        aliases=("limited by", "bottleneck"),
+        area=Area.OURS,
+        text="What keeps a plan from serving more: a target, KV space, a limit on sequences, prefill capacity, or nothing but the load.",
+        shown=("Why of planner recommend", "planner estimate"),
+        see=("saturation", "SLO"),
+    ),
+    Term(
+        name="median",
+        aliases=("p50", "p99", "percentile"),
+        area=Area.METRICS,
+        text=(
+            "Half of the requests are faster. Targets and tables are medians unless a percentile is named; a P99 from fewer than 1,000 "
+            "requests is flagged."
+        ),
+        shown=("planner simulate",),
+        see=("TTFT", "TPOT"),
+    ),
 )

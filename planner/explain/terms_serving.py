@@ -9,7 +9,7 @@ from planner.explain.topic import Area, Term
 SERVING: Final = (
     Term(
         name="SLO",
-        aliases=("slos", "service level", "target", "targets", "service level objective"),
+        aliases=("slos", "sla", "service level", "target", "targets", "service level objective"),
         area=Area.SERVING,
         text=(
             "The latencies a deployment must keep. Here they are medians of TTFT and TPOT: among the plans that meet them, the "
@@ -228,5 +228,80 @@ SERVING: Final = (
         text="The network between scale-up domains: InfiniBand, RoCE, EFA or plain Ethernet, with its bandwidth per GPU.",
         shown=("--fabric", "planner profiles list"),
         see=("scale-up domain", "KV transfer"),
+    ),
+    Term(
+        name="autoscaling",
+        aliases=("autoscale", "autoscaler", "hpa", "keda", "rolescaler"),
+        area=Area.KUBERNETES,
+        text=(
+            "Groups that start and go with the load. A DisaggregatedSetRoleScaler scales prefill and decode on their own; the "
+            "arithmetic is the HorizontalPodAutoscaler's. It follows late, by the cold start of a group."
+        ),
+        shown=("planner simulate --autoscale", "docs/explanation/whats-next.md"),
+        see=("cold start", "DisaggregatedSet"),
+    ),
+    Term(
+        name="cold start",
+        aliases=("startup time",),
+        area=Area.KUBERNETES,
+        text=(
+            "From asking for a group to its first request: pod, image, weights, compilation, graph capture. It depends on your "
+            "storage, so it is asked for and never assumed."
+        ),
+        unit="s",
+        shown=("--cold-start-s", "docs/explanation/whats-next.md"),
+        see=("autoscaling",),
+    ),
+    Term(
+        name="elastic EP",
+        aliases=("elastic expert parallelism", "elastic-ep"),
+        area=Area.KUBERNETES,
+        text=(
+            "A decode group that changes its number of DP ranks while it serves. It spares a cold start, pauses the group, and adds "
+            "no KV space per rank, since experts per rank stay what they were at launch."
+        ),
+        shown=("planner simulate --scenario elastic-ep", "docs/explanation/whats-next.md"),
+        see=("wide EP", "autoscaling", "EPLB"),
+    ),
+    Term(
+        name="encoder disaggregation",
+        aliases=("encoder", "vision encoder", "epd"),
+        area=Area.SERVING,
+        text="GPUs of their own for the vision encoder, as a third role, so that images do not stall prefill groups in lockstep.",
+        shown=("planner encoder", "docs/explanation/whats-next.md"),
+        see=("role", "lockstep"),
+    ),
+    Term(
+        name="KV cache",
+        aliases=("kv", "key-value cache"),
+        area=Area.SERVING,
+        text=(
+            "Keys and values of all tokens of a request, kept so that a step computes the new token only. It lives in what the "
+            "weights leave free, and bounds how many requests run at once."
+        ),
+        see=("KV tokens per rank", "KV bytes per token", "prefix cache", "decode"),
+    ),
+    Term(
+        name="batch",
+        aliases=("decode batch", "batch size", "requests per rank"),
+        area=Area.SERVING,
+        text=(
+            "Requests that one step of a rank carries. Decode steps grow little with it until attention or experts do, so more batch "
+            "is more throughput at a slower speed per user."
+        ),
+        unit="requests per rank",
+        shown=("planner estimate", "seqs=64 in plan notation (its limit)"),
+        see=("decode", "KV tokens per rank", "step time"),
+    ),
+    Term(
+        name="saturation",
+        aliases=("saturated", "past saturation", "knee"),
+        area=Area.SERVING,
+        text=(
+            "The load beyond which throughput no longer grows and TTFT is all queue. It comes from a full KV cache, a limit on "
+            "sequences, or prefill that cannot keep up."
+        ),
+        shown=("limited by in planner estimate", "binding in planner recommend"),
+        see=("TTFT", "headroom", "prefill utilisation"),
     ),
 )
