@@ -30,13 +30,13 @@ def explain(
     """
     from planner.explain import find, topics
 
-    if not topic:
+    wanted = " ".join(topic or ()).strip()
+    if not wanted:
         if json:
             emit_json("topics", {"topics": [_head(t) for t in topics()]})
         else:
             _print_list(topics())
         return
-    wanted = " ".join(topic)
     if wanted.endswith("."):
         _print_area(wanted, json=json)
         return

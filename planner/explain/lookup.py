@@ -36,12 +36,15 @@ def find(wanted: str) -> Topic:
     names = _names()
     topic = names.get(_key(wanted))
     if topic is None:
+        close = did_you_mean(_key(wanted), names)
         raise InputError(
             Issue(
                 code="explain.unknown",
                 what=f"'{wanted}' is not a term or a code",
                 why="terms, error codes, rules and exit statuses are known by name",
-                fix=f"{did_you_mean(_key(wanted), names)} planner explain lists all",
+                fix=f"{close} planner explain lists all"
+                if close.startswith("did")
+                else "planner explain lists all",
             )
         )
     return topic

@@ -123,6 +123,13 @@ def test_a_near_miss_is_answered_with_the_name(typed: str, suggested: str) -> No
     assert suggested in refused.value.issues[0].fix
 
 
+@pytest.mark.parametrize("typed", [".", "é🙂", "xyzzy", "'; drop"])
+def test_nonsense_gets_no_suggestion_but_a_way_on(typed: str) -> None:
+    with pytest.raises(InputError) as refused:
+        find(typed)
+    assert "planner explain lists all" in refused.value.issues[0].fix
+
+
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     with pytest.raises(SystemExit) as left:
         main(["explain", *args])
