@@ -5,16 +5,14 @@ Claims carry a lease: the claim of a process that died can be taken over once it
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Row, desc, func, update
+from sqlalchemy import desc, func, update
 from sqlalchemy import insert as sa_insert
 from sqlalchemy import select as sa_select
 from sqlalchemy.exc import IntegrityError
@@ -34,10 +32,10 @@ from planner.storage import runs
 from planner.storage.codec import decode, encode
 from planner.storage.database import Database
 from planner.storage.tables import StudyRow, StudyRunRow, TrialRow
+from planner.storage.trial_documents import no_collection, outcome_of, trial_of, trials_of
 from planner.storage.trial_figures import TrialFigures, last_finished, read_figures
 
 LEASE: Final = timedelta(minutes=10)
-_STATES: Final = {s.value: s for s in TrialState}
 _ATTEMPTS: Final = 20  # collisions on a trial number are resolved by asking again
 
 
@@ -194,7 +192,7 @@ class StudyRepository:
                         },
                     )
                     row = _find(session, study_id, spec_hash)
-                    return None if row is None else _trial(row, study)
+                    return None if row is None else trial_of(row, study)
             except _Collision:
                 continue  # another process took the number or the point in the meantime
         raise InputError(_busy(study))
@@ -222,7 +220,7 @@ class StudyRepository:
             if row.outcome is None:
                 _finish(row, outcome, now)
                 session.add(row)
-            return _trial(row, study)
+            return trial_of(row, study)
 
     def record(self, study: str, trials: Sequence[FinishedTrial], *, owner: str) -> int:
         """Store finished points in one transaction; returns how many were new.
@@ -276,12 +274,12 @@ class StudyRepository:
                 statement = statement.where(col(TrialRow.number).in_(numbers))
             if state is not None:
                 statement = statement.where(col(TrialRow.state) == state.value)
-            with _no_collection():
-                return _trials(study, session.connection().execute(statement).all())
+            with no_collection():
+                return trials_of(study, session.connection().execute(statement).all())
 
     def figures(self, study: str, attributes: Sequence[str], *, after: int = -1) -> tuple[TrialFigures, ...]:
         """Numeric attributes of all trials with numbers above `after`, in order; quicker than the trials themselves."""
-        with self._db.read() as session, _no_collection():
+        with self._db.read() as session, no_collection():
             return read_figures(session, _study_id(session, study), attributes, after=after)
 
     def last_finished(self, study: str) -> datetime | None:
@@ -297,7 +295,15 @@ class StudyRepository:
                 .where(TrialRow.spec_hash == spec_hash, TrialRow.state == TrialState.COMPLETE.value)
                 .order_by(desc(col(TrialRow.id)))
             ).first()
-        return None if document is None else _outcome(TrialState.COMPLETE.value, json.loads(document))
+        return None if document is None else outcome_of(TrialState.COMPLETE.value, json.loads(document))
+
+    def count(self, study: str, *, finished: bool = False) -> int:
+        """Trials of a study, with those that are only claimed unless `finished`."""
+        with self._db.read() as session:
+            counted = select(func.count()).where(col(TrialRow.study_id) == _study_id(session, study))
+            if finished:
+                counted = counted.where(col(TrialRow.state) != TrialState.RUNNING.value)
+            return int(session.exec(counted).one())
 
     def known_specs(self, study: str) -> frozenset[str]:
         """Specification hashes that are finished or claimed."""
@@ -395,7 +401,7 @@ def _take_over(
         )
         .values(owner=owner, lease_until=until)
     )
-    return _trial(row, study) if session.exec(statement).rowcount == 1 else None
+    return trial_of(row, study) if session.exec(statement).rowcount == 1 else None
 
 
 def _row(session: Session, name: str) -> StudyRow:
@@ -423,68 +429,6 @@ def _study_id(session: Session, name: str) -> int:
 def _study(row: StudyRow, state: StudyState) -> Study:
     study = decode(row.document, Study)
     return replace(study, state=state, created_at=row.created_at, updated_at=row.updated_at)
-
-
-def _trial(row: TrialRow, study: str) -> Trial:
-    return Trial(
-        study=study,
-        number=row.number,
-        spec_hash=row.spec_hash,
-        parameters=json.loads(row.parameters),
-        outcome=_outcome(row.state, None if row.outcome is None else json.loads(row.outcome)),
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-    )
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    # none of the many objects of a large result is garbage; looking for it would take a third of the time
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _trials(study: str, rows: Sequence[Row[*tuple[Any, ...]]]) -> tuple[Trial, ...]:
-    # one parse for all documents: a list of 50,000 trials is shown while the user waits
-    parameters = _parse_all([r[3] for r in rows])
-    outcomes = _parse_all([r[4] or "null" for r in rows])
-    return tuple(
-        Trial(
-            study=study,
-            number=r[0],
-            spec_hash=r[1],
-            parameters=p,
-            outcome=_outcome(r[2], o),
-            created_at=r[5],
-            finished_at=r[6],
-        )
-        for r, p, o in zip(rows, parameters, outcomes, strict=True)
-    )
-
-
-def _parse_all(documents: Sequence[str]) -> list[Any]:
-    parsed: list[Any] = json.loads(f"[{','.join(documents)}]")
-    return parsed
-
-
-def _outcome(state: str, fields: dict[str, Any] | None) -> TrialOutcome:
-    # by hand: a generic decoder is ten times slower
-    if fields is None:
-        return TrialOutcome(state=_STATES[state])
-    return TrialOutcome(
-        state=_STATES[state],
-        values=tuple(fields["values"]),
-        constraints=fields["constraints"],
-        attributes=fields["attributes"],
-        plan_hash=fields["plan_hash"],
-        evaluation_hash=fields["evaluation_hash"],
-        error=fields["error"],
-    )
 
 
 def _busy(study: str) -> Issue:

@@ -76,7 +76,8 @@ def _taken(path: tuple[str, ...], *, sqlite: bool) -> ColumnElement[Any]:
             col(TrialRow.outcome), "$." + ".".join(f'"{p}"' for p in path)
         )
         return found
-    return cast(col(TrialRow.outcome), JSONB)[path].astext
+    document: ColumnElement[Any] = cast(col(TrialRow.outcome), JSONB)[path].astext
+    return document
 
 
 def _missed(constraints: str | None) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from planner.search.studies.runner import (
 )
 from planner.search.studies.space import SearchSpace
 from planner.storage.store import Store
+from planner.storage.studies import FinishedTrial
 
 Question = tuple[PlanningProblem, EngineProfile]
 SETTINGS = Settings(level=StudyLevel.ANALYTIC, trials=14, ladder=False)
@@ -149,6 +150,26 @@ def test_another_process_is_not_waited_for_nor_copied(
     finished = store.studies.trials("shared", state=TrialState.COMPLETE)
     assert len(finished) == 14
     assert spec.hash not in {t.spec_hash for t in finished}
+
+
+def test_trials_of_another_process_count_towards_the_budget(
+    store: Store, question: Question, noisy: object
+) -> None:
+    start(store, question, noisy, name="whole")
+    specs = [
+        FinishedTrial(spec_hash=f"elsewhere {i}", parameters=t.parameters, outcome=t.outcome)
+        for i, t in enumerate(store.studies.trials("whole")[:3])
+    ]
+    calls = len(noisy.calls)  # type: ignore[attr-defined]
+
+    def another_process(made: int) -> None:
+        if made == calls + 5:
+            store.studies.record("shared", specs, owner="another")
+
+    noisy.before = another_process  # type: ignore[attr-defined]
+    ended = start(store, question, noisy, replace(SETTINGS, seed=5), name="shared")
+    assert ended.stop is Stop.BUDGET
+    assert store.studies.count("shared") == 14
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,11 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Trials and seconds of this run; None means no limit of that kind."""
+    """Trials and seconds of this run; `whole`: finished trials of the study, whoever makes them. None: no limit of that kind."""
 
     trials: int | None = None
     seconds: float | None = None
+    whole: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,8 @@ class StudyLoop:
                         stop = Stop.BUDGET
                     elif budget.seconds is not None and self._elapsed() >= budget.seconds:
                         stop = Stop.TIME
+                    elif budget.whole is not None and self._made() >= budget.whole:
+                        stop = Stop.BUDGET
                     elif self._start_one():
                         asked += 1
                     else:
@@ -162,6 +165,10 @@ class StudyLoop:
         self._asked_at = now
         return self._wanted()
 
+    def _made(self) -> int:
+        """Trials of the study that are finished, by whatever process, or that run here."""
+        return self._store.studies.count(self._a.study, finished=True) + len(self._running)
+
     def _start_one(self) -> bool:
         """Claim and start the next point; points that another process has are skipped."""
         while (index := self._source.next()) is not None:
@@ -179,7 +186,11 @@ class StudyLoop:
             )
             if claimed is None:
                 self.tally.excluded["evaluated by another process"] += 1
-                self._source.skip(index)
+                other = self._store.studies.find_outcome(spec.hash)
+                if other is None:
+                    self._source.skip(index)
+                else:
+                    self._source.tell(index, observation_of_outcome(other), other)
                 continue
             future = self._known(spec) or self._executor.submit(spec)
             self._running.append(_Running(index, claimed.number, spec, future))

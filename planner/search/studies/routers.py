@@ -22,7 +22,7 @@ class RouterVariant:
     def policy(self, strategy: Strategy, workload: Workload) -> RouterPolicy:
         """Scorers with these weights where they can act; prefix affinity needs shared prefixes on the decode side."""
         if self.name == DEFAULT:
-            return default_router(strategy, workload)
+            return default_router(strategy)
         shared = workload.prefix_hit > 0.0
         decode = self._scorers(prefix=shared or strategy is Strategy.AGGREGATED)
         prefill = self._scorers(prefix=True) if strategy is Strategy.DISAGGREGATED else ()

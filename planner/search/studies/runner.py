@@ -37,6 +37,7 @@ from planner.search.studies.routers import DEFAULT_ONLY, router_variants
 from planner.search.studies.sampler import require_sampler
 from planner.search.studies.sources import ListSource, OptunaSource, front_points
 from planner.search.studies.space import SearchSpace
+from planner.storage.errors import StoreFullError
 from planner.storage.runs import this_process
 from planner.storage.store import Store
 
@@ -195,10 +196,14 @@ class StudyRun:
         left_as: list[StudyState] = []
         self.store.studies.enter(name, owner=owner)
         try:
-            yield left_as
-        finally:
-            state = left_as[-1] if left_as else StudyState.INTERRUPTED
-            self.store.studies.leave(name, owner=owner, state=state)
+            try:
+                yield left_as
+            finally:
+                state = left_as[-1] if left_as else StudyState.INTERRUPTED
+                self.store.studies.leave(name, owner=owner, state=state)
+        except StoreFullError as error:
+            fix = f"free some space, then planner studies resume {self.study.name}"
+            raise StoreFullError(*(replace(i, fix=fix) for i in error.issues)) from error
 
     def _wanted(self) -> bool:
         return self.store.studies.beat(self.study.name, owner=this_process())
@@ -223,7 +228,13 @@ class StudyRun:
         done = self._restore(loop, source)
         left = None if s.trials is None else max(s.trials - long - done, 0)
         seconds = None if s.seconds is None else s.seconds * (PROMOTED_SHARE - 1) / PROMOTED_SHARE
-        stop = loop.run(Budget(trials=left, seconds=seconds if long else s.seconds), stage="search")
+        finished = self.store.studies.count(self.study.name, finished=True)
+        budget = Budget(
+            trials=left,
+            seconds=seconds if long else s.seconds,
+            whole=None if left is None else finished + left,
+        )
+        stop = loop.run(budget, stage="search")
         return stop, source.expected_gain
 
     def _promote(self, executor: Executor, count: int, before: Stop) -> Stop:
