@@ -70,8 +70,12 @@ def warm_up() -> None:
     import io
 
     from planner.cli.main import main
+    from planner.simulation.kernels.jit import is_compiled
 
-    for arguments in (["recommend", RECIPE], ["simulate", RECIPE, "--requests", "60"]):
+    questions = [["recommend", RECIPE]]
+    if is_compiled():  # otherwise the first page that simulates compiles them
+        questions.append(["simulate", RECIPE, "--requests", "60"])
+    for arguments in questions:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
             main(arguments)
 
