@@ -112,7 +112,7 @@ def request_of(problem: PlanningProblem) -> Request:
     split = problem.heterogeneous
     one = problem.bounds.strategies
     return Request(
-        name=problem.name, model=problem.model.id, fabric=pool.fabric.id, isl=w.isl, osl=w.osl, prefix_hit=w.prefix_hit,
+        name=problem.name, model=problem.model.id, fabric=pool.fabric.id, isl=w.isl, osl=w.osl, prefix_hit=w.prefix_hit, prefix_shared=w.prefix_shared,
         gpu=None if split else pool.gpu.id, gpus=None if split else pool.gpus,
         prefill_gpu=problem.prefill_pool.gpu.id if split else None,
         prefill_gpus=problem.prefill_pool.gpus if split else None,

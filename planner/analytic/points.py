@@ -266,7 +266,11 @@ def _pair_points(
     utilisation = demand / (pre.capacity_per_ms[first] * servers)
     in_prefill_ms = prefill_ttft_ms(pre.rows(first), utilisation, servers)
     ttft = in_prefill_ms + transfer[:, None] + dec.admission_ms[second]
+    concurrency = dec.batch[second] * decode.ranks[second] * n_second[:, None] + demand * ttft
     held = demand * (in_prefill_ms + transfer[:, None]) * workload.isl
+    if workload.kept_tokens:
+        # least recently used first out: a pool short of one prompt of every conversation finds none of them again
+        held = np.maximum(held, concurrency * workload.kept_tokens)
     ok = (
         dec.feasible[second]
         & (utilisation < PREFILL_SATURATION)
@@ -283,7 +287,7 @@ def _pair_points(
         ttft_ms=ttft[ok],
         tpot_ms=dec.tpot_ms[second][ok],
         output_tok_s=(demand * workload.osl * 1000.0)[ok],
-        concurrency=(dec.batch[second] * decode.ranks[second] * n_second[:, None] + demand * (ttft))[ok],
+        concurrency=concurrency[ok],
         utilisation=utilisation[ok],
         gpus=np.broadcast_to(gpus.astype(np.int32), shape)[ok],
     )

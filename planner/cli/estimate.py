@@ -39,6 +39,7 @@ def estimate(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     engine_version: o.EngineVersion = None,
     usd_per_gpu_hour: o.Price = None,
     mtp: o.Mtp = None,
@@ -68,7 +69,7 @@ def estimate(
         flags = Request(
             model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu,
             decode_gpu=decode_gpu, prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl,
-            prefix_hit=prefix_hit, engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
+            prefix_hit=prefix_hit, prefix_shared=prefix_shared, engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
         )  # fmt: skip
         if recipe is not None:
             from planner.search.from_recipe import with_recipe

@@ -38,6 +38,12 @@ Osl = Annotated[int | None, typer.Option("--osl", help="Output tokens per reques
 PrefixHit = Annotated[
     float | None, typer.Option("--prefix-hit", help="Share of prompt tokens in cache, 0 to <1.")
 ]
+PrefixShared = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefix-shared/--prefix-own", help="Cached prefix: common to all, or each conversation's own."
+    ),
+]
 TtftMs = Annotated[float | None, typer.Option("--ttft-ms", help="Target: median time to first token.")]
 TpotMs = Annotated[float | None, typer.Option("--tpot-ms", help="Target: median time per output token.")]
 TokSUser = Annotated[float | None, typer.Option("--tok-s-user", help="Target: output tokens/s of one user.")]

@@ -40,6 +40,7 @@ def new(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -66,7 +67,7 @@ def new(
     flags = Request(
         model=model, gpu=gpu, gpus=gpus, fabric=fabric, node=cluster, prefill_gpu=prefill_gpu,
         prefill_gpus=prefill_gpus, decode_gpu=decode_gpu, decode_gpus=decode_gpus, isl=isl, osl=osl,
-        prefix_hit=prefix_hit, ttft_ms=ttft_ms, tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy,
+        prefix_hit=prefix_hit, prefix_shared=prefix_shared, ttft_ms=ttft_ms, tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy,
         engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, profiles=profiles, calibration=False,
     )  # fmt: skip
     origin = load_recipe(source, overlay=profiles) if source is not None else None

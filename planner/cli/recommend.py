@@ -34,6 +34,7 @@ def recommend(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -66,7 +67,7 @@ def recommend(
     # `--cluster live` replaces what a recipe says about hardware
     flags = Request(
         model=model, gpu=gpu, fabric=fabric, node=None if cluster == "live" else cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
-        prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
+        prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, prefix_shared=prefix_shared, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy, kv_dtype=kv_dtype, engine_version=engine_version,
         usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip

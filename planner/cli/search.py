@@ -70,6 +70,7 @@ def search(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -92,7 +93,7 @@ def search(
 
     seconds = None if time is None else parse_duration(time)
     flags = Request(
-        model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, isl=isl, osl=osl, prefix_hit=prefix_hit,
+        model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, prefix_shared=prefix_shared,
         ttft_ms=ttft_ms, tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy, kv_dtype=kv_dtype,
         engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, profiles=profiles,
     )  # fmt: skip

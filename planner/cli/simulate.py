@@ -150,7 +150,9 @@ def simulate(
     announce_compilation()
     with progress() as report:
         result = run(cluster, traffics, seed=seed, slo=chosen.slo, progress=report)
-    result = replace(result, notes=(*result.notes, *notes_on_plan(chosen, traffics, result)))
+    result = replace(
+        result, notes=(*result.notes, *notes_on_plan(chosen, traffics, result, own_traffic=workload is None))
+    )
     if trace is not None:
         from planner.simulation.export import write_trace
 

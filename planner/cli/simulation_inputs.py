@@ -114,10 +114,15 @@ def asked(
 
 
 def notes_on_plan(
-    plan: DeploymentPlan, traffics: Sequence[Traffic], result: SimulationResult
+    plan: DeploymentPlan, traffics: Sequence[Traffic], result: SimulationResult, *, own_traffic: bool = False
 ) -> tuple[str, ...]:
     """Where the run contradicts the plan: prompts its engines would refuse, and targets that are missed."""
     notes = []
+    if own_traffic and plan.workload.kept_tokens:
+        notes.append(
+            "The plan's conversations each repeat their own prompts; here all requests share one prefix, which is kinder to "
+            "the caches. Turns as they come: --workload seed-talk, or a trace."
+        )
     totals = [int(n) for t in traffics for n in t.isl + t.osl]
     long = sum(n > plan.max_model_len for n in totals)
     if long:

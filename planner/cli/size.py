@@ -48,6 +48,7 @@ def size(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -81,7 +82,7 @@ def size(
 
         check_writable(save)
     request = Request(
-        model=model, fabric=fabric, node=cluster, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
+        model=model, fabric=fabric, node=cluster, isl=isl, osl=osl, prefix_hit=prefix_hit, prefix_shared=prefix_shared, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, strategy=strategy, kv_dtype=kv_dtype,
         engine_version=engine_version, usd_per_gpu_hour=usd_per_gpu_hour, dbo=dbo, eplb=eplb, mtp=mtp,
         mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,

@@ -30,6 +30,7 @@ def tui(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -75,7 +76,7 @@ def tui(
     from planner.search.ask import Request
 
     flags = Request(
-        model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, isl=isl, osl=osl, prefix_hit=prefix_hit,
+        model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, prefix_shared=prefix_shared,
         ttft_ms=ttft_ms, tpot_ms=tpot_ms, tok_s_user=tok_s_user, profiles=profiles,
     )  # fmt: skip
     asked = model is not None or gpu is not None or gpus is not None or cluster is not None

@@ -32,6 +32,7 @@ def why_not(
     isl: o.Isl = None,
     osl: o.Osl = None,
     prefix_hit: o.PrefixHit = None,
+    prefix_shared: o.PrefixShared = None,
     ttft_ms: o.TtftMs = None,
     tpot_ms: o.TpotMs = None,
     tok_s_user: o.TokSUser = None,
@@ -54,7 +55,7 @@ def why_not(
 
     flags = Request(
         model=model, gpu=gpu, fabric=fabric, node=cluster, gpus=gpus, prefill_gpu=prefill_gpu, decode_gpu=decode_gpu,
-        prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, ttft_ms=ttft_ms,
+        prefill_gpus=prefill_gpus, decode_gpus=decode_gpus, isl=isl, osl=osl, prefix_hit=prefix_hit, prefix_shared=prefix_shared, ttft_ms=ttft_ms,
         tpot_ms=tpot_ms, tok_s_user=tok_s_user, engine_version=engine_version, mtp=mtp, mtp_acceptance=mtp_acceptance, calibration=calibration, profiles=profiles,
     )  # fmt: skip
     if plan is not None:

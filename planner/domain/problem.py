@@ -12,7 +12,6 @@ from planner.domain.hardware import Pool
 from planner.domain.model import ModelSpec
 from planner.domain.workload import SloTargets, Workload
 
-
 # A plan that promises a TTFT keeps its prefill groups at most this busy: lockstep loses up to 15 % of their capacity to
 # uneven steps (simulated), capacity is known to about 15 % (docs/accuracy.md), and past saturation TTFT is all queue.
 PREFILL_HEADROOM: Final = 0.75

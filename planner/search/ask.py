@@ -133,7 +133,16 @@ def _workload(
             f"{model.id} handles at most {model.max_position} tokens per request",
             f"keep --isl + --osl at or below {model.max_position}", "--isl",
         )  # fmt: skip
-    return Workload(isl=isl, osl=osl, prefix_hit=hit)
+    if hit > 0.0 and request.prefix_shared is None:
+        assumptions.append(
+            Assumption(
+                name="prefix",
+                value="every conversation repeats its own",
+                why="prefill ranks then keep every conversation's prompt; a common one is kept once",
+                flag="--prefix-shared",
+            )
+        )
+    return Workload(isl=isl, osl=osl, prefix_hit=hit, prefix_shared=bool(hit and request.prefix_shared))
 
 
 def _kv_dtypes(request: Request, model: ModelSpec, assumptions: list[Assumption]) -> tuple[KvDtype, ...]:

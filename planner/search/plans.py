@@ -39,7 +39,8 @@ def plan_of(solution: Solution, found: StrategyPoints, index: int) -> Deployment
         second = found.second[int(points.second[index])]
         priced = solution.pricer.role(first, context_tokens=problem.workload.isl)
         pre = prefill_points(priced.stack, problem.workload)
-        peak = round(float(pre.capacity_per_ms[0, 0]) * problem.workload.isl * 1000.0, 1)
+        computed = problem.workload.isl * (1.0 - problem.workload.prefix_hit)
+        peak = round(float(pre.capacity_per_ms[0, 0]) * computed * 1000.0, 1)
         roles = (
             replace(first, groups=groups),
             _at_load(second, int(points.second_groups[index]), batch),
@@ -49,7 +50,7 @@ def plan_of(solution: Solution, found: StrategyPoints, index: int) -> Deployment
         model=problem.model.id,
         strategy=found.strategy,
         roles=roles,
-        router=default_router(found.strategy, problem.workload),
+        router=default_router(found.strategy, peak_prefill_tok_s=peak),
         engine=problem.engine,
         engine_version=problem.engine_version,
         fabric=problem.decode_pool.fabric.id,
@@ -84,19 +85,23 @@ def max_model_len(workload: Workload, max_position: int) -> int:
     return min(wanted, max_position)
 
 
-def default_router(strategy: Strategy, workload: Workload) -> RouterPolicy:
-    """llm-d endpoint-picker scorers: prefix affinity for prefill, in-flight requests wherever ranks run in lockstep.
+def default_router(strategy: Strategy, *, peak_prefill_tok_s: float | None = None) -> RouterPolicy:
+    """llm-d endpoint-picker plugins: the cache by a filter, the load by counts the router keeps itself.
 
-    Scraped queue and KV metrics lag behind a P/D hand-over and herd sessions, in-flight counts do not
-    (docs/simulation.md), so decode is balanced by active requests.
+    Where prompts are computed, requests stay on ranks that hold their prefix while those are not swamped, and go to the
+    rank with the fewest prompt tokens in flight; where tokens are decoded, to the one with the fewest requests. A scorer
+    that weighs prefix against load fails both ways: heavy, a prefix common to all requests holds them all on one rank;
+    light, busy ranks lose the conversations they hold (docs/simulation.md). Scraped metrics herd (same page).
+    `peak_prefill_tok_s` of a rank tells the filter when a rank is swamped.
     """
-    active = Scorer(type="active-request-scorer", weight=2.0)
-    prefix = Scorer(type="prefix-cache-scorer", weight=3.0)
-    queue = Scorer(type="queue-scorer", weight=2.0)
+    peak = {} if peak_prefill_tok_s is None else {"peakPrefillThroughput": round(peak_prefill_tok_s)}
+    computing = (
+        Scorer(type="prefix-cache-affinity-filter", parameters=peak),
+        Scorer(type="token-load-scorer"),
+    )
     if strategy is Strategy.AGGREGATED:
-        return RouterPolicy(decode_scorers=(prefix, queue, active))
-    decode = (prefix, active) if workload.prefix_hit > 0.0 else (active,)
-    return RouterPolicy(prefill_scorers=(prefix, queue, active), decode_scorers=decode)
+        return RouterPolicy(decode_scorers=computing)
+    return RouterPolicy(prefill_scorers=computing, decode_scorers=(Scorer(type="active-request-scorer"),))
 
 
 def plan_key(plan: DeploymentPlan) -> tuple[object, ...]:

@@ -19,6 +19,12 @@ def explain_pick(solution: Solution, ranked: list[RankedPlan]) -> tuple[str, ...
     lines = [binding_of(solution, pick.plan, pick.evaluation)]
     lines.extend(step_shares(pick.evaluation))
     lines.extend(_kv_lines(pick.plan, pick.evaluation))
+    kept, room = kept_prompts(pick.plan, pick.evaluation)
+    if kept:
+        lines.append(
+            f"prefix cache: {pick.plan.concurrency} conversations need {kept / 1e6:.1f} M of {room / 1e6:.1f} M tokens on the "
+            "prefill ranks to find their prompts again"
+        )
     other = next((r for r in ranked[1:] if r.plan.strategy is not pick.plan.strategy), None)
     runner = next((r for r in ranked[1:] if r.plan.strategy is pick.plan.strategy), None)
     for label, entry in (("best of the other strategy", other), ("next best", runner)):
@@ -46,6 +52,9 @@ def binding_of(solution: Solution, plan: DeploymentPlan, evaluation: Evaluation)
         held = role.concurrency * problem.workload.mean_context
         if held > 0.75 * memory.kv_tokens_per_rank:
             return f"binding: KV capacity — {held:,.0f} of {memory.kv_tokens_per_rank:,} tokens per rank are held"
+        kept, room = kept_prompts(plan, evaluation)
+        if kept and kept > 0.9 * room:
+            return f"binding: prefix cache — prefill ranks have room for {room:,.0f} tokens of conversations"
         if plan.strategy is Strategy.DISAGGREGATED:
             return "binding: prefill rate — the next load step would need more prompts than the prefill groups finish"
         return f"binding: engine limits — no larger batch fits max_num_batched_tokens {role.max_num_batched_tokens}"
@@ -56,6 +65,16 @@ def binding_of(solution: Solution, plan: DeploymentPlan, evaluation: Evaluation)
     if slo.ttft_ms is not None and ttft > slo.ttft_ms:
         return f"binding: TTFT target — the next load step would take {ttft:,.0f} ms of {slo.ttft_ms:g} ms"
     return "binding: none of the targets — more load gives no more throughput on this configuration"
+
+
+def kept_prompts(plan: DeploymentPlan, evaluation: Evaluation) -> tuple[float, float]:
+    """Tokens of conversations that the prefill ranks must keep, and their room; nothing without a prefill role."""
+    role = plan.role(Role.PREFILL)
+    if role is None or not plan.workload.kept_tokens:
+        return 0.0, 0.0
+    memory = next(m for m in evaluation.memory if m.role is Role.PREFILL)
+    room = float(memory.kv_tokens_per_rank) * role.groups * role.parallelism.dp
+    return float(plan.concurrency * plan.workload.kept_tokens), room
 
 
 def _next_load(found: StrategyPoints, plan: DeploymentPlan) -> tuple[float, float] | None:

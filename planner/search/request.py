@@ -34,6 +34,7 @@ class Request:
     isl: int | None = None
     osl: int | None = None
     prefix_hit: float | None = None
+    prefix_shared: bool | None = None
     ttft_ms: float | None = None
     tpot_ms: float | None = None
     tok_s_user: float | None = None

@@ -11,10 +11,11 @@ import pytest
 from planner.analytic.closed_loop import prefill_points
 from planner.analytic.evaluate import Pricer
 from planner.analytic.operating import prefill_ttft_ms
-from planner.domain.deployment import DeploymentPlan, Role, Strategy
+from planner.domain.deployment import DeploymentPlan, Role, RouterPolicy, Scorer, Strategy
 from planner.domain.recommendation import RankedPlan
 from planner.search.ask import Request, build_problem
 from planner.search.from_recipe import with_recipe
+from planner.search.reasons import kept_prompts
 from planner.search.recommend import recommend
 from planner.search.solve import make_pricer
 from planner.simulation.collect import trace
@@ -108,3 +109,58 @@ def test_a_recommended_plan_keeps_its_targets_in_the_simulator(recipe: str) -> N
     assert seen.ttft_ms.p50.value <= plan.slo.ttft_ms
     assert seen.tpot_ms.p50.value == pytest.approx(told.tpot_ms.value, rel=0.1)
     assert seen.output_tok_s.value / seen.gpus == pytest.approx(told.output_tok_s_per_gpu.value, rel=0.1)
+
+
+def test_conversations_fit_into_the_prefill_caches_that_must_find_them_again() -> None:
+    """A pool short of one prompt of every conversation finds none of them; a prefix common to all is kept once."""
+    asked_for = Request(
+        model="deepseek-ai/DeepSeek-R1", gpu="h200-sxm", fabric="ib-ndr400", gpus=32, isl=16250, osl=2000,
+        prefix_hit=0.77, ttft_ms=2000.0, tpot_ms=50.0, strategy=Strategy.DISAGGREGATED,
+    )  # fmt: skip
+    own, common = (
+        recommend(*build_problem(replace(asked_for, prefix_shared=shared))).pick for shared in (False, True)
+    )
+    assert own is not None
+    assert common is not None
+    kept, room = kept_prompts(own.plan, own.evaluation)
+    assert 0.0 < kept <= 1.02 * room
+    assert kept_prompts(common.plan, common.evaluation) == (0.0, 0.0)
+    assert common.evaluation.output_tok_s_per_gpu.value > own.evaluation.output_tok_s_per_gpu.value
+    turns = traffic_of(
+        Asked(
+            workload="seed-talk", arrival=Arrival.CLOSED, concurrency=own.plan.concurrency, rate_per_s=None,
+            requests=None, cv=1.0, length_cv=0.0, spread_s=None, shared_prefix_tokens=0,
+        ),
+        seed=0,
+    )  # fmt: skip
+    seen = simulate(cluster_from_plan(own.plan), [turns], seed=0)
+    assert seen.prefix_hit_rate > 0.65
+    assert seen.output_tok_s.value / seen.gpus == pytest.approx(
+        own.evaluation.output_tok_s_per_gpu.value, rel=0.15
+    )
+
+
+def test_a_prefix_common_to_all_does_not_hold_them_on_one_rank() -> None:
+    problem, engine = build_problem(with_recipe("gpt-oss-120b-h100x16-prefix", Request()))
+    best = recommend(problem, engine).pick
+    assert best is not None
+    plan = best.plan
+    traffic = traffic_of(
+        Asked(
+            workload=f"{plan.workload.isl}/{plan.workload.osl}", arrival=Arrival.CLOSED,
+            concurrency=plan.concurrency, rate_per_s=None, requests=8 * plan.concurrency, cv=1.0, length_cv=0.0,
+            spread_s=None, shared_prefix_tokens=int(plan.workload.isl * plan.workload.prefix_hit),
+        ),
+        seed=0,
+    )  # fmt: skip
+    heavy = RouterPolicy(
+        decode_scorers=(
+            Scorer(type="prefix-cache-scorer", weight=3.0),
+            Scorer(type="active-request-scorer", weight=2.0),
+        )
+    )
+    ours, weighed = (
+        simulate(cluster_from_plan(plan, router=policy), [traffic], seed=0).output_tok_s.value
+        for policy in (plan.router, heavy)
+    )
+    assert ours > 1.1 * weighed

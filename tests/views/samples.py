@@ -70,7 +70,7 @@ def sample_points(*, slo: SloTargets | None = None, repeat: int = 1, price: floa
         strategy = Strategy.DISAGGREGATED if second >= 0 else Strategy.AGGREGATED
         return DeploymentPlan(
             name="sample", model="deepseek-ai/DeepSeek-R1", strategy=strategy, roles=roles,
-            router=default_router(strategy, WORKLOAD), engine="vllm", engine_version="0.33.0", fabric="ib-ndr400",
+            router=default_router(strategy), engine="vllm", engine_version="0.33.0", fabric="ib-ndr400",
             workload=WORKLOAD, slo=wanted, concurrency=int(load[i] * ranks[i]), gpus_owned=OWNED, max_model_len=6144,
         )  # fmt: skip
 

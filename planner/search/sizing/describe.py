@@ -50,7 +50,7 @@ def describe(
         model=problem.model.id,
         strategy=fleet.family.strategy,
         roles=_roles(fleet, at),
-        router=default_router(fleet.family.strategy, problem.workload),
+        router=default_router(fleet.family.strategy),
         engine=problem.engine,
         engine_version=problem.engine_version,
         fabric=problem.decode_pool.fabric.id,

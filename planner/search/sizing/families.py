@@ -158,9 +158,10 @@ class DisaggregatedFamily:
         return self._prefill.roles[int(self._p[row])], self._decode.roles[int(self._d[row])]
 
     def prefill_tok_s_per_rank(self, row: int) -> float:
-        """Prompt tokens/s of a full prefill rank."""
+        """Prompt tokens/s that a full prefill rank computes; cached ones cost it nothing."""
         capacity = float(self._pre.capacity_per_ms[int(self._p[row]), 0])
-        return round(capacity * self._workload.isl * 1000.0, 1)
+        computed = self._workload.isl * (1.0 - self._workload.prefix_hit)
+        return round(capacity * computed * 1000.0, 1)
 
     def bounds(self, kind: LoadKind, targets: Targets) -> tuple[FloatArray, FloatArray]:
         """See `Family.bounds`: decode alone at the TPOT limit, prefill alone at its highest utilisation."""
@@ -231,6 +232,8 @@ class DisaggregatedFamily:
         before = prefill_ttft_ms(pre, used, servers) + self._transfer[rows][:, None]
         ttft = before + dec.admission_ms[d]
         held = demand * before * self._workload.isl
+        if self._workload.kept_tokens:
+            held = np.maximum(held, (batch * ranks + demand * ttft) * self._workload.kept_tokens)
         peak = _with_fluctuation(batch, dec.rate_per_ms[d], ranks) if kind is LoadKind.RATE else batch
         excess = {
             _BUSY: used / _headroom(targets, kind) - 1.0,
