@@ -11,6 +11,7 @@ Two kinds of truth, both known at every point of the space:
     python benchmarks/search_quality.py                       # the candidate sampler, quick
     python benchmarks/search_quality.py --truths 20 --samplers candidates random tpe nsga2
     python benchmarks/search_quality.py --noise 0             # the same truths without noise
+    python benchmarks/search_quality.py --noise 0 --run-noise 0.03   # runs that are off by 3 %, scored at the truth
     python benchmarks/search_quality.py --told                # a search that knows the hidden factors: the limit of learning
     python benchmarks/search_quality.py --kind simulated
 
@@ -82,6 +83,7 @@ def search(
     evaluations: int,
     warm: bool,
     told: bool = False,
+    run_noise: float = 0.0,
 ) -> Run:
     """Search one truth; only different feasible-or-not points are charged, repeats are free."""
     reference = reference_of(space.problem)
@@ -95,13 +97,27 @@ def search(
     ratios: tuple[list[float], list[float]] = ([], [])
     while len(seen) < evaluations and (index := source.next()) is not None:
         base = space.base(index)
-        observation = drawn.truth.observe(base)
+        observation = blurred(drawn.truth.observe(base), run_noise, seed=[seed, base])
         outcome: TrialOutcome = outcome_of(observation, OBJECTIVES, space, plan_hash=None, label="")
         source.tell(index, observation, outcome)
         seen.append(base)
         for found, values, most in zip(ratios, objectives, best, strict=False):
             found.append(Front.of(values[seen], reference).hypervolume / most)
     return Run(*ratios)
+
+
+def blurred(seen: Observation, sd: float, *, seed: list[int]) -> Observation:
+    """What one run of limited length shows of the truth: each figure off by a log-normal error of its own, which is stated."""
+    if sd <= 0.0:
+        return seen
+    rate, tpot, ttft = np.exp(sd * np.random.default_rng(seed).standard_normal(3))
+    return replace(
+        seen,
+        output_tok_s_per_gpu=seen.output_tok_s_per_gpu * float(rate),
+        tpot_ms=seen.tpot_ms * float(tpot),
+        ttft_ms=seen.ttft_ms * float(ttft),
+        log_se=(sd, sd, sd),
+    )
 
 
 def report(name: str, runs: Sequence[Run], seconds: float) -> dict[str, object]:
@@ -155,7 +171,7 @@ def synthetic(arguments: argparse.Namespace) -> None:
             runs = [
                 search(
                     space, truth, sampler=sampler, seed=seed, evaluations=arguments.evaluations, warm=warm,
-                    told=arguments.told,
+                    told=arguments.told, run_noise=arguments.run_noise,
                 )
                 for truth in truths
                 for seed in range(arguments.seeds)
@@ -249,6 +265,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--evaluations", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.06)
+    parser.add_argument("--run-noise", type=float, default=0.0, help="error of each run; scored at the truth")
     parser.add_argument("--no-slo", action="store_true", help="without the recipe's targets")
     parser.add_argument("--told", action="store_true", help="the search knows the hidden factors")
     parser.add_argument("--samplers", nargs="*", default=["candidates"])

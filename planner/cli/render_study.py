@@ -96,20 +96,19 @@ def print_summaries(summaries: Sequence[StudySummary]) -> None:
     rows = []
     for s in summaries:
         when = s.study.updated_at
+        # long runs follow the budget of the study they belong to
+        budget = None if s.study.parent is not None else s.study.settings.get("trials")
         rows.append(
             (
                 s.study.name,
                 s.study.level.value,
                 s.study.sampler,
                 s.study.state.value,
-                f"{s.finished}",
-                "-" if s.study.settings.get("trials") is None else str(s.study.settings["trials"]),
+                f"{s.finished:,}" if budget is None else f"{s.finished:,} of {budget:,}",
                 "-" if when is None else when.strftime("%Y-%m-%d %H:%M"),
             )
         )
-    print_table(
-        ("study", "level", "sampler", "state", "finished", "budget", "updated (UTC)"), rows, right=(4, 5)
-    )
+    print_table(("study", "level", "sampler", "state", "trials", "updated (UTC)"), rows, right=(4,))
 
 
 def print_comparison(reports: Sequence[StudyReport]) -> None:
