@@ -14,7 +14,7 @@ from hypothesis import strategies as hs
 from planner.domain.deployment import Role, RouterKind
 from planner.domain.errors import InputError
 from planner.domain.workload import SloTargets
-from planner.simulation.cluster import Cluster
+from planner.simulation.cluster import Cluster, Network
 from planner.simulation.engine import play
 from planner.simulation.scaling.compare import (
     INDEPENDENT,
@@ -215,6 +215,39 @@ def test_prefill_groups_drain_until_their_blocks_were_pulled() -> None:
         assert np.isclose(on_time, s.to_s, atol=1e-12).any()
     assert (run.state.rank.pinned == 0).all()
     assert [t for t, _ in run.samples["prefill"]][:120] == [1.0 * i for i in range(1, 121)]
+
+
+def test_a_prefill_group_waits_for_a_slow_network_before_it_goes() -> None:
+    # 2,000 tokens x 70,000 bytes over 0.05 GB/s take 2.8 s, alone
+    slow = Network(gbps=0.05)
+    room = disaggregated(
+        prefill={"groups": 2, "ranks": 1, "tables": constant_tables(100.0), "network": slow},
+        decode={"groups": 1, "ranks": 2, "tables": constant_tables(STEP_MS), "network": slow},
+    )
+    curve = LoadCurve(label="then nothing", time_s=(0, 29.9, 29.9, 100), rps=(0.3, 0.3, 0, 0))
+    traffic = curve_traffic(single(2000, 5), curve, seed=0)
+    pools = pools_of(room, cold_s=0.0)
+    pools[0].begin(2)
+    pools[1].begin(1)
+
+    class Script:
+        def decide(self, t: float, seen: object) -> dict[str, int]:
+            del seen
+            return {"prefill": 1 if t >= leave_at else 2, "decode": 1}
+
+    leave_at = 0.0
+    plain = play(room, traffic, seed=1).state
+    second = plain.req.prefill == 1
+    # leave right after a prompt was prefilled on the second group
+    leave_at = float(np.ceil(plain.req.prefilled[second][0]))
+    control = Control(decider=Script(), metrics={"prefill": Metric.BACKLOG}, behaviour=Behaviour(sync_s=1.0))
+    run = play_scaled(room, traffic, pools, control=control, seed=1, horizon_s=100.0)
+    (gone,) = [s for s in run.spans if s.phase is Phase.DRAINING]
+    req = run.state.req
+    last = req.moved_to[req.prefill == 1].max()
+    assert gone.from_s == leave_at
+    assert gone.to_s == pytest.approx(last)
+    assert last - req.prefilled[req.prefill == 1].max() > 2.5
 
 
 @given(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import ACTIVE, constant_tables, role, tables
+from builders import ACTIVE, constant_tables, policy, role, tables
 
-from planner.domain.deployment import Eplb, Role
+from planner.domain.deployment import Eplb, Role, RouterKind
 from planner.domain.errors import InputError
 from planner.simulation.cluster import Cluster, ExpertBalance
 from planner.simulation.engine import simulate
@@ -156,6 +156,27 @@ def test_answers_longer_than_the_drain_timeout_make_the_change_fail() -> None:
     for s in prepared:
         assert s.gpus == 2
         assert s.to_s - s.from_s == pytest.approx(1.0 + 3.0)
+
+
+def test_ranks_that_come_back_are_cold_and_those_that_stay_are_not() -> None:
+    group = elastic(Reconfiguration(prepare_s=1.0, pause_s=1.0, live=True))
+
+    class Thrice:
+        def decide(self, t: float, seen: object) -> dict[str, int]:
+            del seen
+            return {"aggregated": 2 if 80.0 <= t < 160.0 else 4}
+
+    control = Control(decider=Thrice(), metrics={"aggregated": Metric.RUNNING}, behaviour=Behaviour())
+    shape = replace(single(640, 20), shares_prefixes=True, system_tokens=6400)
+    cluster = replace(elastic_cluster(), router=policy(RouterKind.ROUND_ROBIN))
+    traffic = curve_traffic(shape, FLAT, seed=1)
+    run = play_scaled(cluster, traffic, [group], control=control, seed=1, horizon_s=240.0)
+    assert group.changes == 3
+    req = run.state.req
+    for k in range(4):
+        after = np.flatnonzero((req.serve == k) & (req.arrival > 155.0))
+        first = after[np.argmin(req.first[after])]
+        assert (req.hit[first] == 0) == (k >= 2), k
 
 
 @pytest.mark.parametrize(
