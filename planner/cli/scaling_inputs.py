@@ -247,6 +247,16 @@ def elastic_of(flags: ScalingFlags) -> ElasticAsked:
             times[flag] = required_seconds(value, flag=flag, what=what, known=RECONFIGURATION_KNOWN)
         except InputError as error:
             issues += error.issues
+    bounds = [f for f in flags.said() if f in {"--min-groups", "--max-groups"}]
+    if bounds:
+        issues.append(
+            Issue(
+                code="scaling.conflict",
+                what=f"{', '.join(bounds)} with --scenario elastic-ep",
+                why="its sizes are widths of one group, and as many replicas as the widest has ranks for",
+                fix="--dp-sizes 8,16",
+            )
+        )
     widths = None
     if flags.dp_sizes is not None:
         try:
@@ -392,6 +402,19 @@ def targets_of(plan: DeploymentPlan, flags: ScalingFlags) -> SloTargets:
     """Targets to count against. Raises `InputError` when there are none."""
     from planner.domain.workload import SloTargets
 
+    wrong = [
+        Issue(
+            code="scaling.targets",
+            what=f"{flag} {value:g}",
+            why="a target is a positive number of milliseconds",
+            fix=f"{flag} {usual}",
+            where=flag,
+        )
+        for flag, value, usual in (("--ttft-ms", flags.ttft_ms, 2000), ("--tpot-ms", flags.tpot_ms, 50))
+        if value is not None and not 0.0 < value < 1e9
+    ]
+    if wrong:
+        raise InputError(*wrong)
     slo = SloTargets(
         ttft_ms=plan.slo.ttft_ms if flags.ttft_ms is None else flags.ttft_ms,
         tpot_ms=plan.slo.tpot_limit_ms if flags.tpot_ms is None else flags.tpot_ms,

@@ -9,13 +9,10 @@ from typing import Annotated
 
 import typer
 
-_PANEL = "Load over time: --autoscale, --scenario"
 Autoscale = Annotated[
     bool,
     typer.Option(
-        "--autoscale",
-        help="Static against autoscaled groups, together and per role, under a load curve.",
-        rich_help_panel=_PANEL,
+        "--autoscale", help="Static against autoscaled groups, together and per role, under a load curve."
     ),
 ]
 Scenario = Annotated[
@@ -23,113 +20,88 @@ Scenario = Annotated[
     typer.Option(
         "--scenario",
         help="elastic-ep: one decode group that changes its width. async-eplb: rebalancing with and without stall.",
-        rich_help_panel=_PANEL,
     ),
 ]
 PeakRps = Annotated[
     float | None,
-    typer.Option("--peak-rps", help="Daily curve: highest rate, requests/s.", rich_help_panel=_PANEL),
+    typer.Option("--peak-rps", help="Daily curve: highest rate, requests/s."),
 ]
 TroughRps = Annotated[
     float | None,
-    typer.Option("--trough-rps", help="Daily curve: lowest rate, requests/s.", rich_help_panel=_PANEL),
+    typer.Option("--trough-rps", help="Daily curve: lowest rate, requests/s."),
 ]
 Period = Annotated[
     str | None,
-    typer.Option(
-        "--period", help="Daily curve: length, such as 24h (the default), 90m.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--period", help="Daily curve: length, such as 24h (the default), 90m."),
 ]
 LoadCurveFile = Annotated[
     Path | None,
-    typer.Option(
-        "--load-curve", help="CSV of time_s,rps instead of the daily curve.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--load-curve", help="CSV of time_s,rps instead of the daily curve."),
 ]
 ColdStart = Annotated[
     float | None,
     typer.Option(
         "--cold-start-s",
         help="Seconds from the decision until a new group serves: pod, weights, graph capture. Yours to state.",
-        rich_help_panel=_PANEL,
     ),
 ]
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric",
-        help="ROLE=running|backlog|kv|utilisation. Default: prefill=backlog, decode=running.",
-        rich_help_panel=_PANEL,
+        "--metric", help="ROLE=running|backlog|kv|utilisation. Default: prefill=backlog, decode=running."
     ),
 ]
 TargetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--target",
-        help="ROLE=VALUE of the metric per group. Default: 80 % of what the plan carries.",
-        rich_help_panel=_PANEL,
+        "--target", help="ROLE=VALUE of the metric per group. Default: 80 % of what the plan carries."
     ),
 ]
-MinGroups = Annotated[
-    list[str] | None, typer.Option("--min-groups", help="ROLE=N. Default: 1.", rich_help_panel=_PANEL)
-]
+MinGroups = Annotated[list[str] | None, typer.Option("--min-groups", help="ROLE=N. Default: 1.")]
 MaxGroups = Annotated[
     list[str] | None,
-    typer.Option(
-        "--max-groups", help="ROLE=N. Default: one more than the peak needs.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--max-groups", help="ROLE=N. Default: one more than the peak needs."),
 ]
 SyncS = Annotated[
     float | None,
-    typer.Option("--sync-s", help="The autoscaler looks so often (default 15 s).", rich_help_panel=_PANEL),
+    typer.Option("--sync-s", help="The autoscaler looks so often (default 15 s)."),
 ]
 StabilisationS = Annotated[
     float | None,
-    typer.Option(
-        "--stabilisation-s", help="Scale-down stabilisation window (default 300 s).", rich_help_panel=_PANEL
-    ),
+    typer.Option("--stabilisation-s", help="Scale-down stabilisation window (default 300 s)."),
 ]
 ScaleStep = Annotated[
     int | None,
-    typer.Option("--scale-step", help="Groups per decision at most (default 4).", rich_help_panel=_PANEL),
+    typer.Option("--scale-step", help="Groups per decision at most (default 4)."),
 ]
 DpSizes = Annotated[
     str | None,
     typer.Option(
-        "--dp-sizes",
-        help="elastic-ep: DP sizes, launch size first. Default: the plan's and twice that.",
-        rich_help_panel=_PANEL,
+        "--dp-sizes", help="elastic-ep: DP sizes, launch size first. Default: the plan's and twice that."
     ),
 ]
 PrepareS = Annotated[
     float | None,
-    typer.Option(
-        "--prepare-s",
-        help="elastic-ep: seconds to prepare new ranks while the group serves.",
-        rich_help_panel=_PANEL,
-    ),
+    typer.Option("--prepare-s", help="elastic-ep: seconds to prepare new ranks while the group serves."),
 ]
 PauseS = Annotated[
     float | None,
     typer.Option(
         "--pause-s",
         help="elastic-ep: seconds without a step per change. async-eplb: stall of a synchronous rearrangement (0.91).",
-        rich_help_panel=_PANEL,
     ),
 ]
 DrainTimeout = Annotated[
     float | None,
-    typer.Option(
-        "--drain-timeout-s", help="elastic-ep: give a change up (default 120 s).", rich_help_panel=_PANEL
-    ),
+    typer.Option("--drain-timeout-s", help="elastic-ep: give a change up (default 120 s)."),
 ]
 TtftMs = Annotated[
     float | None,
-    typer.Option("--ttft-ms", help="Target to count against. Default: the plan's.", rich_help_panel=_PANEL),
+    typer.Option("--ttft-ms", help="Target to count against. Default: the plan's."),
 ]
 TpotMs = Annotated[
     float | None,
-    typer.Option("--tpot-ms", help="Target to count against. Default: the plan's.", rich_help_panel=_PANEL),
+    typer.Option("--tpot-ms", help="Target to count against. Default: the plan's."),
 ]
 
 

@@ -88,7 +88,7 @@ def measure_capacity(
     cluster: Cluster, shape: Shape, *, concurrency: int, metrics: Mapping[str, Metric], seed: int
 ) -> Capacity:
     """Play the plan in a closed loop at its own concurrency and read what an autoscaler would read."""
-    sessions = max(300, min(12 * concurrency, 4000)) // len(shape.turns) + 1
+    sessions = max(300, min(12 * concurrency, 4000), 4 * concurrency) // len(shape.turns) + 1
     traffic = make_traffic(
         shape, sessions=sessions, seed=seed, arrival=Arrival.CLOSED, concurrency=concurrency
     )
