@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,27 @@ def test_stopped_from_a_terminal(fresh: Any) -> None:
         [sys.executable, "-c", code, name], check=True, env={**os.environ, "WIDEPLAN_DATABASE_URL": url}
     )
     _wait(fresh, name, lambda s: s["state"] == "interrupted" and not s["ours"])
+
+
+def test_a_search_in_a_terminal_is_stopped_from_the_browser(fresh: Any) -> None:
+    from planner.search.ask import Request, build_problem
+    from planner.search.from_recipe import with_recipe
+    from planner.search.studies.runner import Settings, create_study
+    from planner.storage.runs import this_process
+
+    studies = fresh.app.inner.state.console.store.studies
+    problem, _ = build_problem(with_recipe(QUESTION["recipe"], Request()))
+    study = create_study(fresh.app.inner.state.console.store, problem, Settings(trials=9), name="terminal")
+    studies.create(replace(study, name="terminal.long", parent="terminal", created_at=None))
+    me = this_process()  # stands for the process in the terminal
+    for asked in ("terminal", "terminal.long"):
+        studies.enter("terminal", owner=me)
+        assert studies.beat("terminal", owner=me)
+        assert fresh.get("/api/v1/studies/terminal").json()["study"]["state"] == "running"
+        assert fresh.ask("POST", f"/api/v1/studies/{asked}/stop", json={}).status_code == 202
+        assert not studies.beat("terminal", owner=me)
+        studies.leave("terminal", owner=me, state=StudyState.INTERRUPTED)
+        assert fresh.get("/api/v1/studies/terminal").json()["study"]["state"] == "interrupted"
 
 
 def test_killed_in_the_middle_nothing_is_lost(fresh: Any) -> None:

@@ -176,8 +176,11 @@ async def stop(state: State, request: Request, name: Name) -> StudyOut:
 
 
 def _set_interrupted(state: ConsoleState, name: str) -> None:
-    if state.store.studies.get(name).state is StudyState.RUNNING:
-        state.store.studies.set_state(name, StudyState.INTERRUPTED)
+    study = state.store.studies.get(name)
+    if study.parent is not None:  # long runs are made by whoever runs the study they belong to
+        study = state.store.studies.get(study.parent)
+    if study.state is StudyState.RUNNING:
+        state.store.studies.set_state(study.name, StudyState.INTERRUPTED)
 
 
 @router.post("/studies/{name}/resume", status_code=202)

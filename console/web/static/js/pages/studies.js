@@ -71,9 +71,9 @@ async function show(name) {
   } }, label);
   const head = h("div", {},
     h("div", { class: "row spread" }, h("h2", {}, s.name), h("div", { class: "row" }, h("span", { class: `tag ${tone[s.state]}` }, word[s.state]),
-      s.state === "running" && !page.quiet ? act("stop", {}, "Stop") : s.parent ? null : act("resume", {}, "Resume"))),
+      s.state === "running" ? act("stop", {}, "Stop") : s.parent ? null : act("resume", {}, "Resume"))),
     h("p", { class: "muted" }, page.question),
-    page.quiet ? h("p", { class: "notice" }, "Marked as running, but nothing finished for two minutes: its process may be gone. Resume continues it.") : null,
+    page.quiet ? h("p", { class: "notice" }, "Its process is alive, but nothing finished for two minutes: the trials are long, or it waits for something.") : null,
     h("div", { class: "row" }, progress(s), h("span", {}, Object.entries(s.trials).map(([k, n]) => `${n} ${k}`).join(", ")), Object.entries(page.excluded).map(([k, n]) => h("span", { class: "tag" }, `${n} ${k}`))),
     page.best ? h("p", {}, h("strong", {}, `Best so far: ${figure(page.best.output_tok_s_per_gpu)} tok/s/GPU at ${figure(page.best.tok_s_user)} tok/s/user, TTFT ${figure(page.best.ttft_ms)} ms: `),
       page.best.plan_hash ? h("a", { href: `/plan?saved=${page.best.plan_hash}` }, page.best.plan) : page.best.plan) : h("p", {}, "No trial meets the targets yet."));
