@@ -85,6 +85,7 @@ def encode(plan: DeploymentPlan) -> str:
             "isl": i.workload.isl,
             "osl": i.workload.osl,
             "prefix_hit": i.workload.prefix_hit,
+            "prefix_shared": i.workload.prefix_shared,
             "length_cv": i.workload.length_cv,
         },
         "slo": {
@@ -190,6 +191,7 @@ def _decode(d: Mapping[str, object]) -> Intent:
             isl=int(number(w["isl"])),
             osl=int(number(w["osl"])),
             prefix_hit=number(w["prefix_hit"]),
+            prefix_shared=w.get("prefix_shared") is True,  # manifests of earlier versions do not say
             length_cv=number(w["length_cv"]),
         ),
         slo=SloTargets(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from planner.domain.errors import InputError
 from planner.domain.hardware import NodeShape
 from planner.domain.model import ModelSpec
 from planner.domain.workload import Workload
+from planner.export.intent import decode, encode
 from planner.export.parse import Imported, ImportHints, import_plan
 from planner.export.targets.base import stream_of
 from planner.export.yaml import load_stream
@@ -79,6 +81,18 @@ def test_import_is_the_inverse_of_export(name: str) -> None:
     assert got.plan == builder.build()
     assert got.extra_flags == {}
     assert got.notes == ()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_import_knows_what_a_prefix_is_shared_by(shared: bool) -> None:
+    plan = replace(
+        example_a().build(), workload=Workload(isl=4000, osl=1000, prefix_hit=0.5, prefix_shared=shared)
+    )
+    text = encode(plan)
+    assert decode(text, where="here").workload == plan.workload
+    earlier = text.replace(f'"prefix_shared":{str(shared).lower()},', "")
+    assert earlier != text
+    assert decode(earlier, where="here").workload == replace(plan.workload, prefix_shared=False)
 
 
 @given(
