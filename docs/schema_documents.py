@@ -510,6 +510,7 @@ def _cluster() -> dict[str, Document]:
     from console.cluster.applying import Applied
     from console.cluster.residuals import Measured
     from console.views.cluster import ClusterOverview
+    from console.views.cluster_advice import Advice
     from console.views.cluster_drift import DriftReport
     from console.views.cluster_residuals import ResidualRow
 
@@ -534,7 +535,10 @@ def _cluster() -> dict[str, Document]:
         "cluster-status": Document(
             title="Roles, groups, endpoints and DP ranks of a cluster",
             written_by="planner cluster status --json, planner cluster watch --json (one line each)",
-            content=Shape(base=ClusterOverview, plus={"blockers": Many(blocker), "endpoints_ready": int}),
+            content=Shape(
+                base=ClusterOverview,
+                plus={"blockers": Many(blocker), "endpoints_ready": int, "advice": list[Advice]},
+            ),
         ),
         "cluster-profile": Document(
             title="Hardware of a cluster's nodes",

@@ -53,13 +53,12 @@ def _of_blocker(blocker: Blocker) -> Advice:
 def _of_hot(rank: RankRow, view: ClusterOverview) -> Advice:
     peers = [r for r in view.ranks if r.role == rank.role and not r.hot and r.waiting is not None]
     mean = sum(r.waiting or 0.0 for r in peers) / len(peers) if peers else 0.0
-    kv = "" if rank.kv_usage is None else f" and its KV cache is {rank.kv_usage:.0%} full"
+    kv = "" if rank.kv_usage is None else f", KV cache {100.0 * rank.kv_usage:.0f} % full"
     return Advice(
-        what=f"{rank.role} rank {rank.engine} ({rank.pod}:{rank.port}) queues {rank.waiting or 0.0:,.0f} requests",
-        why=f"its {len(peers)} peers queue {mean:,.1f} on average{kv}; the ranks of a group step together, "
-        "so the fullest one sets the pace of all",
-        fix="see that the picker scores queue depth and KV use, and that the pool lists one port per rank "
-        "(planner lint); then restart the pod if its node is the slow one",
+        what=f"{rank.label} (rank {rank.engine}) queues {rank.waiting or 0.0:,.0f} requests{kv}",
+        why=f"its {len(peers)} peers queue {mean:,.1f} on average; ranks of a group step together, so it slows all of them",
+        fix="have the picker score queues and KV use with one port per rank (planner lint); "
+        f"if its node is the slow one: kubectl delete pod {rank.pod}",
     )
 
 
@@ -67,7 +66,7 @@ def _of_silent(ranks: list[RankRow]) -> Advice:
     first = ranks[0]
     more = f" and {len(ranks) - 1} more" if len(ranks) > 1 else ""
     return Advice(
-        what=f"no metrics from {first.pod}:{first.port}{more}",
+        what=f"no metrics from {first.label}{more}",
         why=first.silent,
-        fix="kubectl get --raw the pod's /metrics; planner doctor checks the permission for pods/proxy",
+        fix="planner doctor checks the way to the metrics; a pod that does not answer at all is in its log",
     )

@@ -30,7 +30,9 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
 
     fish: planner completion fish > ~/.config/fish/completions/planner.fish
     """
-    from typer.completion import get_completion_script
+    from typer._completion_shared import (
+        get_completion_script,
+    )  # what --show-completion prints; it has no public name
 
     for program in PROGRAMS:
         script = get_completion_script(prog_name=program, complete_var=VARIABLE, shell=shell.value)

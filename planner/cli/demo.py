@@ -116,7 +116,7 @@ def _print(made: Unpacked) -> None:
     _recommendation()
     _heading("2. The same question searched by simulation (planner search; planner studies show)")
     _study()
-    _heading("3. A cluster that runs the recommended plan, recorded (planner cluster status --replay)")
+    _heading("3. A recorded cluster of 32 GPUs with this model (planner cluster status --replay)")
     _cluster(made.recording)
 
 
@@ -148,19 +148,13 @@ def _study() -> None:
 
 def _cluster(recording: Path) -> None:
     from console.cluster.open import Opening
-    from console.views.cluster_advice import advise
     from planner.cli.cluster import run
-    from planner.cli.output import print_lines
-    from planner.cli.render_cluster import print_overview
+    from planner.cli.render_cluster import print_advice, print_overview
 
     view = run(_overview(Opening(replay=recording)))
-    print_overview(view)
-    found = advise(view)
-    _heading(f"4. What is wrong, and what to do ({len(found)} found)")
-    for one in found:
-        print_lines(f"! {one.what}")
-        print_lines(f"why: {one.why}", indent=4)
-        print_lines(f"fix: {one.fix}", indent=4)
+    print_overview(view, advice=False)
+    _heading("4. What is wrong there, and what to do")
+    print_advice(view)
 
 
 async def _overview(opening: Opening) -> ClusterOverview:

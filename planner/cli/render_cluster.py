@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from planner.cli.output import print_table, stderr, stdout
+from planner.cli.output import print_lines, print_table, stderr, stdout
 
 if TYPE_CHECKING:
     from console.cluster.profile import FoundHardware
@@ -33,8 +33,8 @@ def age(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def print_overview(view: ClusterOverview, *, wide: bool = False) -> None:
-    """Roles, what blocks, groups and ranks; `wide` adds endpoints and every rank."""
+def print_overview(view: ClusterOverview, *, wide: bool = False, advice: bool = True) -> None:
+    """Roles, what is wrong with what to do about it (`advice`), groups and ranks; `wide` adds endpoints, every rank."""
     out = stdout()
     scope = f"namespace {view.namespace}" if view.namespace else "all namespaces"
     out.print(f"{view.source}: {view.context}, {scope}", markup=False)
@@ -72,20 +72,8 @@ def print_overview(view: ClusterOverview, *, wide: bool = False) -> None:
         out.print(f"{view.endpoints_ready} of {len(view.endpoints)} endpoints ready", markup=False)
     else:
         out.print("no model server found here", markup=False)
-    if view.blockers:
-        print_table(
-            ["blocked because", "what", "why"],
-            [
-                [b.stage.words, b.what + (f" and {b.count - 1} more" if b.count > 1 else ""), b.why]
-                for b in view.blockers
-            ],
-        )
-    hot = [r for r in view.ranks if r.hot]
-    for r in hot:
-        out.print(
-            f"rank {r.engine} of {r.pod}:{r.port} ({r.role}) queues {number(r.waiting)} requests, far above its peers",
-            markup=False,
-        )
+    if advice:
+        print_advice(view)
     _print_groups(view, wide=wide)
     if wide:
         _print_endpoints(view)
@@ -96,6 +84,16 @@ def print_overview(view: ClusterOverview, *, wide: bool = False) -> None:
         cost = f", {m.targets} targets in {m.took_s:.1f} s, {m.failed} failed" if m.targets else ""
         stderr().print(f"metrics: {m.way} every {m.period_s:.0f} s{cost}{note}", markup=False)
     print_permissions(view.problems)
+
+
+def print_advice(view: ClusterOverview) -> None:
+    """What to do about what is wrong; nothing when nothing is."""
+    from console.views.cluster_advice import advise
+
+    for one in advise(view):
+        print_lines(f"! {one.what}", indent=0)
+        print_lines(f"why: {one.why}", indent=2)
+        print_lines(f"fix: {one.fix}", indent=2)
 
 
 def _worth_showing(ranks: Sequence[RankRow], most: int = 32) -> Sequence[RankRow]:
@@ -197,6 +195,7 @@ def print_permissions(kinds: Sequence[KindRow]) -> None:
 
 def overview_json(view: ClusterOverview) -> Mapping[str, object]:
     """The overview as the payload of ``wideplan.cluster-status/v1``; unknown numbers are null."""
+    from console.views.cluster_advice import advise
     from planner.catalog.wire import unstructure
 
     payload: dict[str, object] = unstructure(view)
@@ -205,6 +204,7 @@ def overview_json(view: ClusterOverview) -> Mapping[str, object]:
         for b in view.blockers
     ]
     payload["endpoints_ready"] = view.endpoints_ready
+    payload["advice"] = unstructure(advise(view))
     return payload
 
 

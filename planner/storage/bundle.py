@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from planner.domain.deployment import DeploymentPlan
@@ -29,8 +30,8 @@ def dump_studies(store: Store, names: Sequence[str]) -> str:
     problems = sorted({s.problem_hash for s in studies})
     document = {
         "schema": SCHEMA,
-        "problems": [_plain(store.problems.get(h)) for h in problems],
-        "plans": [_plain(store.plans.get(h)) for h in plans],
+        "problems": {h: _plain(store.problems.get(h)) for h in problems},
+        "plans": {h: _plain(store.plans.get(h)) for h in plans},
         "studies": [_plain(s) for s in studies],
         "trials": [_plain(t) for t in trials],
     }
@@ -40,23 +41,27 @@ def dump_studies(store: Store, names: Sequence[str]) -> str:
 def load_studies(store: Store, text: str) -> tuple[str, ...]:
     """Store every study of a bundle; returns their names. Trials keep their order and outcomes, not their times.
 
-    Raises InputError ``study.bundle``, ``study.exists``, StoreError ``store.document``.
+    Content hashes are taken anew: a later version may add fields to what they cover. Raises InputError
+    ``study.bundle``, ``study.exists``, StoreError ``store.document``.
     """
     document = _document(text)
-    for problem in _read(document, "problems", PlanningProblem):
-        store.problems.save(problem)
-    for plan in _read(document, "plans", DeploymentPlan):
-        store.plans.save(plan)
-    trials = _read(document, "trials", Trial)
-    studies = _read(document, "studies", Study)
+    problems = {h: store.problems.save(p) for h, p in _keyed(document, "problems", PlanningProblem).items()}
+    plans = {h: store.plans.save(p) for h, p in _keyed(document, "plans", DeploymentPlan).items()}
+    trials = _listed(document, "trials", Trial)
+    studies = _listed(document, "studies", Study)
     for study in studies:
-        store.studies.create(study)
+        store.studies.create(
+            replace(study, problem_hash=problems.get(study.problem_hash, study.problem_hash))
+        )
         own = sorted((t for t in trials if t.study == study.name), key=lambda t: t.number)
-        finished = [
-            FinishedTrial(spec_hash=t.spec_hash, parameters=t.parameters, outcome=t.outcome) for t in own
-        ]
-        store.studies.record(study.name, finished, owner=_OWNER)
+        store.studies.record(study.name, [_finished(t, plans) for t in own], owner=_OWNER)
     return tuple(s.name for s in studies)
+
+
+def _finished(trial: Trial, plans: Mapping[str, str]) -> FinishedTrial:
+    plan = trial.outcome.plan_hash
+    outcome = trial.outcome if plan is None else replace(trial.outcome, plan_hash=plans.get(plan, plan))
+    return FinishedTrial(spec_hash=trial.spec_hash, parameters=trial.parameters, outcome=outcome)
 
 
 def _plain(value: object) -> Any:
@@ -73,11 +78,18 @@ def _document(text: str) -> Mapping[str, Any]:
     return document
 
 
-def _read(document: Mapping[str, Any], key: str, cls: type[T]) -> tuple[T, ...]:
+def _listed(document: Mapping[str, Any], key: str, cls: type[T]) -> tuple[T, ...]:
     rows = document.get(key)
     if not isinstance(rows, list):
         raise InputError(_invalid(f"'{key}' is not a list"))
     return tuple(decode(json.dumps(row), cls) for row in rows)
+
+
+def _keyed(document: Mapping[str, Any], key: str, cls: type[T]) -> dict[str, T]:
+    rows = document.get(key)
+    if not isinstance(rows, dict):
+        raise InputError(_invalid(f"'{key}' is not an object"))
+    return {name: decode(json.dumps(row), cls) for name, row in rows.items()}
 
 
 def _invalid(why: str) -> Issue:

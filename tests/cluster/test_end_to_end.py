@@ -160,7 +160,9 @@ def test_32_endpoints_and_the_rank_that_queues(box: tuple[BoxThread, Path]) -> N
     hot = [r for r in status(kubeconfig)["ranks"] if r["hot"]]
     assert [(r["pod"], r["port"], r["engine"], r["waiting"]) for r in hot] == [(pod, port, "11", 60.0)]
     table = planner("cluster", "status", kubeconfig=kubeconfig)
-    assert f"rank 11 of {pod}:{port} (decode) queues 60 requests" in " ".join(table.stdout.split())
+    said = " ".join(table.stdout.split())
+    assert f":{port} (rank 11) queues 60 requests" in said
+    assert f"kubectl delete pod {pod}" in said  # what to do about it
 
 
 def test_no_drift_then_a_changed_plan_then_a_changed_engine(

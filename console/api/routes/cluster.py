@@ -21,6 +21,7 @@ from console.cluster.api import Api
 from console.cluster.drift import FieldChange
 from console.cluster.state import Snapshot, Trust
 from console.views.cluster import ClusterOverview, RankRow, overview
+from console.views.cluster_advice import advise
 from planner.domain.errors import Issue as DomainIssue
 from planner.domain.errors import MissingDataError
 
@@ -103,6 +104,14 @@ class BlockerOut(Wire):
     count: int
 
 
+class AdviceOut(Wire):
+    """What is wrong, why, and what to do: blockers, hot ranks, endpoints without metrics."""
+
+    what: str
+    why: str
+    fix: str
+
+
 class KindOut(Wire):
     """How far objects of one kind are known."""
 
@@ -139,6 +148,7 @@ class ClusterOut(Wire):
     groups: tuple[GroupOut, ...]
     ranks: tuple[RankOut, ...]
     blockers: tuple[BlockerOut, ...]
+    advice: tuple[AdviceOut, ...]
     kinds: tuple[KindOut, ...]
     events: tuple[EventOut, ...]
 
@@ -260,6 +270,7 @@ def cluster_out(snapshot: Snapshot) -> ClusterOut:
             BlockerOut(stage=b.stage.words, what=b.what, why=b.why, role=b.role, count=b.count)
             for b in view.blockers
         ),
+        advice=tuple(AdviceOut(what=a.what, why=a.why, fix=a.fix) for a in advise(view)),
         kinds=tuple(
             KindOut(kind=k.kind, trust=k.trust.value, count=k.count, age_s=k.age_s, why=k.why, purpose=k.purpose)
             for k in view.kinds

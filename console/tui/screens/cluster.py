@@ -20,6 +20,7 @@ from console.tui.screens.base import MainScreen
 from console.tui.screens.objects import ObjectsScreen
 from console.tui.screens.texts import IssueScreen, PromptScreen, TextScreen, issue_text, yaml_text
 from console.tui.widgets.grid import Column, Grid, Row
+from console.views.cluster_advice import advise
 from console.views.drift import drift_lines, plan_lines
 from console.views.heat import HeatMap, HeatMetric, HeatRow, heat_map, rank_lines
 from console.views.objects import object_yaml, related_events
@@ -287,9 +288,9 @@ class ClusterScreen(MainScreen):
             return
         view = self._picture.overview
         panel = self.query_one("#cluster-blockers")
-        lines = [f"{b.stage.words}: {b.what}: {b.why}" for b in view.blockers]
+        lines = [f"{a.what}: {a.why}\n→ {a.fix}" for a in advise(view)]
         lines += [f"{k.kind} {k.trust.value}: {k.why}" for k in view.problems]
-        panel.border_title = f"{len(lines)} in the way" if lines else "nothing in the way"
+        panel.border_title = f"{len(lines)} to look at" if lines else "nothing in the way"
         self.query_one("#blockers-text", Static).update("\n".join(lines))
 
     # --- actions ---

@@ -31,9 +31,9 @@ const percent = (v) => (v === null ? "–" : `${(100 * v).toFixed(0)} %`);
 function show() {
   const c = last;
   fill(place.head, h("p", {}, h("strong", {}, c.context), `${c.source === "live" ? "" : ` (${c.source})`}, namespace ${c.namespace ?? "all"}; ${c.endpoints_ready} of ${c.endpoints} endpoints ready. `, h("span", { class: "muted" }, c.metrics)));
-  const now = c.blockers.map((b) => `${b.stage}: ${b.what}`).join("; ");
-  if (now !== blocked) { blocked = now; say(now ? `Blocked: ${now}` : "Nothing blocks a rollout."); }
-  fill(place.blockers, c.blockers.length ? h("section", { class: "notice bad", "aria-label": "Rollout blockers" }, h("h2", {}, "What blocks"), h("ol", {}, c.blockers.map((b) => h("li", {}, h("strong", {}, b.stage), ` ${b.role} ${b.what}${b.count > 1 ? ` (${b.count}×)` : ""}`, h("div", { class: "muted" }, b.why))))) : h("p", {}, h("span", { class: "tag good" }, "✓ nothing blocks a rollout")));
+  const now = c.advice.map((a) => a.what).join("; ");
+  if (now !== blocked) { blocked = now; say(now ? `To look at: ${now}` : "Nothing blocks a rollout."); }
+  fill(place.blockers, c.advice.length ? h("section", { class: "notice bad", "aria-label": "What is wrong" }, h("h2", {}, c.blockers.length ? "What blocks, and what to do" : "What to look at"), h("ol", {}, c.advice.map((a) => h("li", {}, h("strong", {}, a.what), h("div", { class: "muted" }, a.why), h("div", {}, `→ ${a.fix}`))))) : h("p", {}, h("span", { class: "tag good" }, "✓ nothing blocks a rollout")));
   flow(c);
   heat(c);
   roles(c);
