@@ -90,7 +90,7 @@ def test_import_knows_what_a_prefix_is_shared_by(shared: bool) -> None:
     )
     text = encode(plan)
     assert decode(text, where="here").workload == plan.workload
-    earlier = text.replace(f'"prefix_shared":{str(shared).lower()},', "")
+    earlier = text.replace(f',"prefix_shared":{str(shared).lower()}', "")
     assert earlier != text
     assert decode(earlier, where="here").workload == replace(plan.workload, prefix_shared=False)
 
