@@ -22,7 +22,6 @@ from planner.perf.components import Components
 from planner.perf.memory import rank_memory
 from planner.perf.operators.library import load_operators
 from planner.perf.step import build_tables
-from planner.perf.tables import TOKENS, StepTables
 from planner.perf.transfer import SETUP_MS, TCP_GBPS, kv_transfer_ms
 from planner.simulation.cluster import Cluster, EngineRole, ExpertBalance, HostTier, Network, RouterTiming
 
@@ -104,9 +103,6 @@ def lay_out(
             host = HostTier(blocks=int(host_gib_per_rank * 2**30 / block_bytes), gbps=pool.gpu.pcie_gbps)
             bytes_per_token = bytes_per_token or memory.kv_bytes_per_token
         names = [r.role.value for r in plan.roles]
-        tables = build_tables(
-            components[role.gpu], role, pool, engine, popularity_cv=popularity_cv, calibrated=calibrated
-        )
         roles.append(
             EngineRole(
                 name=role.role.value if names.count(role.role.value) == 1 else f"{role.role.value}-{i}",
@@ -114,7 +110,14 @@ def lay_out(
                 groups=role.groups,
                 ranks=role.parallelism.dp,
                 gpus_per_rank=role.parallelism.tp,
-                tables=tables,
+                tables=build_tables(
+                    components[role.gpu],
+                    role,
+                    pool,
+                    engine,
+                    popularity_cv=popularity_cv,
+                    calibrated=calibrated,
+                ),
                 kv_blocks=blocks,
                 block_size=role.block_size,
                 max_num_seqs=role.max_num_seqs,
@@ -125,7 +128,7 @@ def lay_out(
                 network=network,
                 speculation=role.speculation,
                 eplb=role.eplb,
-                experts=_balance(model, role, tables, plan.workload),
+                experts=_balance(model, role),
                 host_tier=host,
             )
         )
@@ -159,48 +162,24 @@ def _network(
     return Network(gbps=gbps, setup_ms=SETUP_MS, per_block_us=per_block_us), bytes_per_token
 
 
-def hottest_load(model: ModelSpec, role: RolePlan) -> float:
-    """Tokens of the hottest expert-parallel rank without EPLB, against the hottest with it; 1 where nothing balances."""
+def _balance(model: ModelSpec, role: RolePlan) -> ExpertBalance:
+    """Before its first rearrangement an EPLB group is as unbalanced as one without; the tables assume it balanced."""
     moe = model.moe
     if role.eplb is None or moe is None or not role.parallelism.expert_parallel:
-        return 1.0
+        return ExpertBalance()
     ep = role.parallelism.ep
-    plain, balanced = (
+    factors = [
         float(
             hottest_rank_factor(
                 slots=np.array([_TYPICAL_TOKENS * moe.top_k]),
                 ep=ep,
                 experts_local=(moe.experts + role.eplb.redundant_experts) / ep,
                 phase=Phase.PREFILL if role.role is Role.PREFILL else Phase.DECODE,
-                eplb=eplb,
+                eplb=balanced,
             )[0]
         )
-        for eplb in (False, True)
-    )
-    return plain / balanced
-
-
-def time_ratio(tables: StepTables, *, tokens: float, load: float) -> float:
-    """How much longer experts and their exchange take when the hottest rank has `load` times its balanced share.
-
-    Where reading the experts' weights dominates, a busier rank takes hardly longer: that is why balancing gains little
-    at small batches. `tokens`: of one rank in a balanced step.
-    """
-    parts = tables.experts_ms + tables.dispatch_ms + tables.combine_ms
-    hot, even_ms = (float(np.interp(np.log1p(x), np.log1p(TOKENS), parts)) for x in (tokens * load, tokens))
-    return max(hot / even_ms, 1.0)
-
-
-def _balance(model: ModelSpec, role: RolePlan, tables: StepTables, workload: Workload) -> ExpertBalance:
-    """Before its first rearrangement an EPLB group is as unbalanced as one without; the tables assume it balanced."""
-    load = hottest_load(model, role)
-    if role.eplb is None or load == 1.0:
-        return ExpertBalance()
-    tokens = float(min(workload.isl, role.max_num_batched_tokens))
-    if role.role is not Role.PREFILL:
-        tokens = max(role.concurrency, 1.0)
+        for balanced in (False, True)
+    ]
     return ExpertBalance(
-        before=time_ratio(tables, tokens=tokens, load=load),
-        after=1.0,
-        pause_s=0.0 if role.eplb.use_async else SYNC_PAUSE_S,
+        before=factors[0] / factors[1], after=1.0, pause_s=0.0 if role.eplb.use_async else SYNC_PAUSE_S
     )

@@ -13,7 +13,6 @@ from planner.domain.errors import InputError
 from planner.simulation.cluster import Cluster, ExpertBalance
 from planner.simulation.engine import simulate
 from planner.simulation.experiments.lab import Lab
-from planner.simulation.from_plan import time_ratio
 from planner.simulation.scaling.elastic import ElasticGroup, Reconfiguration
 from planner.simulation.scaling.elastic_compare import even, require_elastic
 from planner.simulation.scaling.figures import gpu_hours
@@ -21,7 +20,7 @@ from planner.simulation.scaling.fleet import Phase
 from planner.simulation.scaling.load import LoadCurve, curve_traffic
 from planner.simulation.scaling.play import Control, ScaledRun, play_scaled
 from planner.simulation.scaling.policy import Behaviour, Metric
-from planner.simulation.scaling.rebalancing import mean_imbalance
+from planner.simulation.scaling.rebalancing import mean_imbalance, time_ratio
 from planner.simulation.traffic import Arrival, make_traffic, single
 
 STEP_MS = 20.0

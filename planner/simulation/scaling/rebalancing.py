@@ -17,9 +17,10 @@ from planner.domain.deployment import DeploymentPlan, Eplb, Role
 from planner.domain.errors import InputError, Issue
 from planner.domain.model import ModelSpec
 from planner.domain.workload import SloTargets
+from planner.perf.tables import TOKENS, StepTables
 from planner.simulation.cluster import Cluster, EngineRole
 from planner.simulation.engine import Progress, simulate
-from planner.simulation.from_plan import SYNC_PAUSE_S, cluster_from_plan, hottest_load, time_ratio
+from planner.simulation.from_plan import SYNC_PAUSE_S, cluster_from_plan
 from planner.simulation.result import SimulationResult
 from planner.simulation.scaling.elastic_compare import even, serving_role
 from planner.simulation.scaling.parallel import play_all
@@ -54,6 +55,17 @@ class RebalancingAnswer:
     step_ms: float  # of the serving role, balanced
     ways: tuple[Rebalanced, ...]
     notes: tuple[str, ...]
+
+
+def time_ratio(tables: StepTables, *, tokens: float, load: float) -> float:
+    """How much longer experts and their exchange take when the hottest rank has `load` times its balanced share.
+
+    Where reading the experts' weights dominates, a busier rank takes hardly longer: that is why balancing gains little
+    at small batches. `tokens`: of one rank in a balanced step.
+    """
+    parts = tables.experts_ms + tables.dispatch_ms + tables.combine_ms
+    hot, even_ms = (float(np.interp(np.log1p(x), np.log1p(TOKENS), parts)) for x in (tokens * load, tokens))
+    return max(hot / even_ms, 1.0)
 
 
 def mean_imbalance(*, before: float, interval_steps: int, drift_steps: float) -> float:
@@ -102,7 +114,7 @@ def compare_rebalancing(
         return next(r for r in laid.roles if r.role is base.role)
 
     without, balanced = serving(None), serving(eplb)
-    load = hottest_load(model, replace(base, eplb=eplb))
+    load = balanced.experts.before
     tokens = max(plan.concurrency / (base.groups * base.parallelism.dp), 1.0)
     before = time_ratio(balanced.tables, tokens=tokens, load=load)
 
