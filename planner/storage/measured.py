@@ -22,12 +22,19 @@ from planner.storage.tables import CalibrationRow, MeasurementRow, RawFileRow
 _CHUNK: Final = 500  # SQLite takes a limited number of parameters per statement
 
 
+# fields that measurements did not have at first: at their defaults they do not count, or old results would be new again
+_ADDED: Final = (("workload", "prefix_shared", False),)
+
+
 def measurement_hash(measurement: Measurement) -> str:
     """Identity of a measurement: configuration, load and result, whatever file or note it came with."""
     document = CONVERTER.unstructure(measurement)
     # the origin says how we know, not what was measured; the date tells repeated runs with equal rounding apart
     measured_at = document.pop("origin")["measured_at"]
     document.pop("flags")
+    for part, name, default in _ADDED:
+        if document[part].get(name) == default:
+            del document[part][name]
     return content_hash({**document, "measured_at": measured_at})
 
 

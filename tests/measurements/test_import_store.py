@@ -175,3 +175,9 @@ def test_published_points_are_read_consistently() -> None:
             # tokens/s of all users together cannot exceed their own decode speed times their number
             ceiling = m.load.concurrency * 1000.0 / m.result.tpot.typical_ms
             assert m.result.output_tok_s_per_gpu * m.gpus < 1.35 * ceiling, m
+
+
+def test_the_identity_of_a_measurement_outlives_new_fields(store: Store, tmp_path: Path) -> None:
+    """When this fails, results that users have imported would be imported a second time: see `_ADDED` in storage."""
+    (imported,) = import_files(store, [write(tmp_path / "a.json", s.dump(s.vllm()))]).imported
+    assert imported.hash[:16] == "c255195aaeaac36b"
