@@ -72,21 +72,26 @@ async def _record(plan: Path, folder: Path, tape: Path) -> None:
             recorder = Recorder(tape, source.snapshot())
             source.subscribe(recorder)
             await asyncio.sleep(HEALTHY_S)
-            pod = max(_decode_pods(box))
+            pod, port = _last_rank(box)
             for second in range(WORSE_S):
-                box.engines.queued[pod, 8000 + 1] = QUEUED * (second + 1) // WORSE_S
+                box.engines.queued[pod, port] = QUEUED * (second + 1) // WORSE_S
                 await asyncio.sleep(1.0)
             await asyncio.sleep(SETTLED_S)
             recorder.close()
 
 
-def _decode_pods(box: Box) -> list[str]:
-    pods = box.server.store.list(("", "pods"), "default")
-    return [
-        p["metadata"]["name"]
-        for p in pods
+def _last_rank(box: Box) -> tuple[str, int]:
+    """Pod and port of the decode rank that falls behind. A hot rank needs peers."""
+    ranks = [
+        (p["metadata"]["name"], port)
+        for p in box.server.store.list(("", "pods"), "default")
         if (p["metadata"].get("labels") or {}).get("llm-d.ai/role") == "decode"
+        for port in range(8000, 8008)
+        if box.engines("default", p["metadata"]["name"], port, "/metrics") is not None
     ]
+    if len(ranks) < 2:
+        sys.exit(f"the pick of {RECIPE} has {len(ranks)} decode rank(s): take another recipe")
+    return max(ranks)
 
 
 def _write(name: str, text: str) -> None:

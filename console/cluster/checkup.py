@@ -68,7 +68,11 @@ async def check_cluster(opening: Opening, *, timeout_s: float) -> tuple[Check, .
 
 def _no_target(error: PlannerError, *, asked: bool) -> Check:
     issue = error.issues[0]
-    if issue.code == "cluster.no_config" and not asked:
+    if issue.code == "cluster.no_config" and asked:
+        return fail(
+            "cluster", f"{issue.what}: {issue.why}", "name a kubeconfig that exists, or set KUBECONFIG"
+        )
+    if issue.code == "cluster.no_config":
         return warn(
             "cluster",
             "no kubeconfig: planning works, live state does not",

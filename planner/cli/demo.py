@@ -55,6 +55,16 @@ def demo(
                 fix="choose one of them",
             )
         )
+    if theme is not None and (web or show):
+        raise InputError(
+            Issue(
+                code="demo.theme",
+                what=f"--theme {theme} with {'--web' if web else '--print'}",
+                why="it is a theme of the terminal app",
+                fix="leave it out; the browser console has its own switch",
+                where="--theme",
+            )
+        )
     if not web and not show and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError(
             Issue(
