@@ -165,6 +165,10 @@ def _cluster(recording: Path) -> None:
     print_overview(view, advice=False)
     _heading("4. What is wrong there, and what to do")
     print_advice(view)
+    sys.stdout.write(
+        "\nThe study and the recording are gone now. To look around in them: planner demo, planner demo --web.\n"
+        "Yours: planner doctor, planner recommend RECIPE, planner search RECIPE, planner cluster status.\n"
+    )
 
 
 async def _overview(opening: Opening) -> ClusterOverview:
