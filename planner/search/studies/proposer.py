@@ -16,8 +16,8 @@ from planner.search.studies.hypervolume import Front
 from planner.search.studies.space import IntArray, SearchSpace
 
 DRAWS: Final = 48
-DOMAIN: Final = 6000  # base points nearest to the analytic front; the truth's front lies among them
-POOL: Final = 3000  # of them, nearest to the front of the re-calibrated model
+DOMAIN: Final = 12000  # base points nearest to the front of the model; the best points of the truth lie among them
+POOL: Final = 6000  # of them, nearest to the front of the re-calibrated model
 _REFRESH: Final = 5  # observations after which the pool is chosen anew
 MOVES: Final = (8, 16, 30, 60, 120)  # observations after which the whole legal set is looked at again
 MOVED: Final = 0.08  # of some log factor since then; less is not worth it
