@@ -16,8 +16,9 @@ from planner.search.studies.hypervolume import Front
 from planner.search.studies.space import IntArray, SearchSpace
 
 DRAWS: Final = 48
-DOMAIN: Final = 12000  # base points nearest to the front of the model; the best points of the truth lie among them
-POOL: Final = 6000  # of them, nearest to the front of the re-calibrated model
+# base points nearest to the front of the model: an eighth of the space, within these; the truth's best lie among them
+DOMAIN: Final = (6000, 12000)
+POOL_SHARE: Final = 0.5  # of them, those nearest to the front of the re-calibrated model are weighed
 _REFRESH: Final = 5  # observations after which the pool is chosen anew
 MOVES: Final = (8, 16, 30, 60, 120)  # observations after which the whole legal set is looked at again
 MOVED: Final = 0.08  # of some log factor since then; less is not worth it
@@ -40,7 +41,8 @@ class Proposer:
         self.slo: SloTargets = space.problem.slo
         self._seed = seed
         analytic = np.column_stack([space.rate, space.user, space.ttft_ms])
-        domain = self._nearest_rows(np.arange(space.base_size), analytic, DOMAIN)
+        self._size = min(max(space.base_size // 8, DOMAIN[0]), DOMAIN[1])
+        domain = self._nearest_rows(np.arange(space.base_size), analytic, self._size)
         self.belief = Belief(space, domain, seed=seed, prior=prior)
         self._observed: list[tuple[float, float]] = []
         self._taken: set[int] = set()
@@ -123,7 +125,7 @@ class Proposer:
         """Cover the points nearest to the front of the model under `log_factors`, and those that were tried."""
         everything = np.arange(self.space.base_size)
         predicted = _figures(self.belief.physics(everything, log_factors))
-        nearest = self._nearest_rows(everything, predicted, DOMAIN)
+        nearest = self._nearest_rows(everything, predicted, self._size)
         tried = np.array(sorted({self.space.base(i) for i in self._taken}), dtype=np.intp)
         self.belief.move(np.union1d(nearest, tried), log_factors)
         self._pool_at = -1
@@ -158,7 +160,7 @@ class Proposer:
         """The points nearest to the front of the re-calibrated model, every router of each."""
         domain, routers = self.belief.domain, len(self.space.routers)
         predicted = self._predicted(domain * routers, self.belief.physical_mean())
-        rows = self._nearest_rows(domain, predicted, max(POOL // routers, 1))
+        rows = self._nearest_rows(domain, predicted, max(int(POOL_SHARE * self._size) // routers, 1))
         pool: IntArray = (rows[:, None] * routers + np.arange(routers)[None, :]).ravel()
         return pool
 
