@@ -6,9 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from planner.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
@@ -25,27 +29,29 @@ HEAVY = (
 )
 
 
-def complete(line: str, shell: str = "bash", **more: str) -> list[str]:
-    """What Tab offers at the end of `line`."""
-    words = line.split(" ")
-    environment = {
-        **os.environ,
-        "_PLANNER_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": line if shell == "bash" else "",
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line if shell != "bash" else "",
-        **more,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "planner.cli.main"],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout.split("\n")[:-1]
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+    """What Tab offers at the end of a line."""
+
+    def offered(line: str, shell: str = "bash", **more: str) -> list[str]:
+        typed = line if shell == "bash" else ""
+        environment = {
+            "_PLANNER_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+            "_TYPER_COMPLETE_ARGS": "" if typed else line,
+            **more,
+        }
+        for key, value in environment.items():
+            monkeypatch.setenv(key, value)
+        with pytest.raises(SystemExit):
+            main([])
+        return capsys.readouterr().out.split("\n")[:-1]
+
+    return offered
 
 
 @pytest.mark.parametrize(
@@ -65,19 +71,17 @@ def complete(line: str, shell: str = "bash", **more: str) -> list[str]:
         ("planner nothing-like-it x", []),
     ],
 )
-def test_bash(line: str, offered: list[str]) -> None:
+def test_bash(complete: Complete, line: str, offered: list[str]) -> None:
     assert [w for w in complete(line) if w] == offered
 
 
-def test_the_other_shells() -> None:
+def test_the_other_shells(complete: Complete) -> None:
     assert '"status":' in complete("planner cluster st", "zsh")[0]
     fish = complete("planner rec", "fish", _TYPER_COMPLETE_FISH_ACTION="get-args")
     assert [w.split("\t")[0] for w in fish] == ["recommend", "recipes"]
 
 
-def test_every_word_of_the_top_level_is_offered() -> None:
-    from planner.cli.main import COMMANDS
-
+def test_every_word_of_the_top_level_is_offered(complete: Complete) -> None:
     assert {*COMMANDS} <= set(complete("planner "))
 
 
@@ -108,11 +112,8 @@ def test_the_script_works_in_bash(tmp_path: Path, planner_cli) -> None:
 
 
 def loaded(code: str, **environment: str) -> set[str]:
-    """Top-level modules that are loaded after `code`."""
-    probe = (
-        f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
-        "print(*sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
-    )
+    """Top-level modules that are loaded after `code` in a process of its own."""
+    probe = f"{code}\nimport sys\nprint(*sorted({{m.split('.')[0] for m in sys.modules}}), file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", probe],
         env={**os.environ, **environment},
@@ -124,26 +125,24 @@ def loaded(code: str, **environment: str) -> set[str]:
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["demo", "--help"],
-        ["doctor", "--help"],
-        ["schemas", "list"],
-        ["completion", "zsh"],
-    ],
-)
-def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
-    modules = loaded(f"from planner.cli.main import main; main({arguments!r})")
+def test_light_commands_load_nothing_heavy() -> None:
+    """One process for all: what the first must not load the last must not either."""
+    light = [["--help"], ["--version"], ["demo", "--help"], ["doctor", "--help"], ["schemas", "show", "plan"], ["completion", "zsh"]]  # fmt: skip
+    code = f"""
+        import contextlib
+        from planner.cli.main import main
+        for arguments in {light!r}:
+            with contextlib.suppress(SystemExit):
+                main(arguments)
+    """
+    modules = loaded(textwrap.dedent(code))
     assert "typer" in modules
     assert modules & set(HEAVY) == set()
 
 
 def test_completing_loads_nothing_heavy() -> None:
     modules = loaded(
-        "from planner.cli.main import main; main([])",
+        "import contextlib\nfrom planner.cli.main import main\nwith contextlib.suppress(SystemExit):\n    main([])",
         _PLANNER_COMPLETE="complete_bash",
         COMP_WORDS="planner recommend --model qwen/",
         COMP_CWORD="3",
