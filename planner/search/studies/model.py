@@ -65,6 +65,9 @@ class FactorModel:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
         self._built: dict[RolePlan, tuple[StepTables, float]] = {}
+        self._one_group: dict[RolePlan, RolePlan] = {}
+        self._moved: dict[int, float] = {}
+        self._strategy = np.array([space.strategies.index(c.strategy) for c in space.configs], dtype=np.intp)
 
     def linearise(self, base: IntArray, centre: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
         """Log throughput, TPOT and TTFT ``[n, 3]``, and their change per unit of each log factor ``[n, 3, k]``.
@@ -80,11 +83,9 @@ class FactorModel:
         """The model with `log_factors` at the concurrency of each point in `base`, queueing past saturation included."""
         space = self.space
         rate, tpot, ttft = np.empty(len(base)), np.empty(len(base)), np.empty(len(base))
-        for strategy in space.strategies:
-            rows = np.array(
-                [i for i, b in enumerate(base) if space.configs[int(space.config[b])].strategy is strategy],
-                dtype=np.intp,
-            )
+        of_row = self._strategy[space.config[base]]
+        for number, strategy in enumerate(space.strategies):
+            rows = np.flatnonzero(of_row == number)
             if not rows.size:
                 continue
             configs, position = np.unique(space.config[base[rows]], return_inverse=True)
@@ -115,23 +116,36 @@ class FactorModel:
         groups = np.array([[float(r[-1].groups)] for r in roles])
         if strategy is Strategy.AGGREGATED:
             return aggregated_at(last, workload, groups=groups, concurrency=loads)
-        fabric, model = space.problem.decode_pool.fabric, space.problem.model
-        moved = [kv_transfer_ms(model, workload, prefill=p, decode=d, fabric=fabric) for p, d in roles]
         return disaggregated_at(
             self._stack([r[0] for r in roles], log_factors),
             last,
             workload,
             prefill_groups=np.array([[float(r[0].groups)] for r in roles]),
             decode_groups=groups,
-            transfer_ms=np.array(moved)[:, None],
+            transfer_ms=np.array([self._transfer_ms(c) for c in configs])[:, None],
             concurrency=loads,
         )
+
+    def _transfer_ms(self, config: int) -> float:
+        if config not in self._moved:
+            problem = self.space.problem
+            prefill, decode = self.space.roles(config)
+            self._moved[config] = kv_transfer_ms(
+                problem.model,
+                problem.workload,
+                prefill=prefill,
+                decode=decode,
+                fabric=problem.decode_pool.fabric,
+            )
+        return self._moved[config]
 
     def _stack(self, roles: Sequence[RolePlan], log_factors: Mapping[str, float]) -> RoleStack:
         scaled: dict[RolePlan, StepTables] = {}
         tables, kv = [], []
         for role in roles:
-            one = replace(role, groups=1)
+            one = self._one_group.get(role)
+            if one is None:
+                one = self._one_group[role] = replace(role, groups=1)
             built, tokens = self._role(one)
             if one not in scaled:
                 scaled[one] = scale_tables(built, log_factors) if log_factors else built

@@ -68,6 +68,7 @@ class SearchSpace:
         strategies = tuple(self._blocks)
         self.configs = tuple(Config(strategies[k[0]], *(int(v) for v in k[1:])) for k in keys)
         self._start = np.searchsorted(self.config, np.arange(len(self.configs) + 1))
+        self._roles: dict[int, tuple[RolePlan, ...]] = {}
         self._by_key = {c: i for i, c in enumerate(self.configs)}
         self._role_index = {
             s: (
@@ -99,12 +100,15 @@ class SearchSpace:
 
     def roles(self, config: int) -> tuple[RolePlan, ...]:
         """Roles of a configuration with their group counts, the one that decodes last."""
-        c = self.configs[config]
-        block = self._blocks[c.strategy]
-        first = replace(block.first[c.first], groups=c.first_groups)
-        if c.strategy is Strategy.AGGREGATED:
-            return (first,)
-        return (first, replace(block.second[c.second], groups=c.second_groups))
+        found = self._roles.get(config)
+        if found is None:
+            c = self.configs[config]
+            block = self._blocks[c.strategy]
+            found = (replace(block.first[c.first], groups=c.first_groups),)
+            if c.strategy is not Strategy.AGGREGATED:
+                found = (*found, replace(block.second[c.second], groups=c.second_groups))
+            self._roles[config] = found
+        return found
 
     def role_tables(self, strategy: Strategy) -> tuple[tuple[RolePlan, ...], tuple[RolePlan, ...]]:
         """First and second roles that the configurations of `strategy` index."""
