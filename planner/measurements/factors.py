@@ -17,6 +17,9 @@ TAIL: Final = 5.0  # degrees of freedom of the residuals: runs that went wrong c
 _ROUNDS: Final = 8
 _ITERATIONS: Final = 8  # per round; the next one starts where this one stopped
 _SETTLED: Final = 1e-4  # gain in log posterior below which a step is not worth another Jacobian
+# of a metric's log per log factor: from where on, and how much of the excess, a straight line may be wrong by
+STEEP: Final = 1.5
+CURVATURE: Final = 0.2
 _STILL: Final = 2e-2  # move of the log factors between rounds that counts as none
 
 ConfigT = TypeVar("ConfigT")
@@ -63,7 +66,8 @@ def fit_factors(
     prior = np.diag(predictor.prior_log_sd**-2.0)
     theta = np.zeros(len(predictor.factors))
     noise = _first_noise(observed.log_values - predictor.predict(configurations, theta))
-    variances = _variances(observed, noise)
+    bent = _bent(predictor.jacobian(configurations, theta))
+    variances = _variances(observed, noise) + bent
     for _ in range(_ROUNDS):
         previous = theta
         theta, residuals, jacobian = _optimum(
@@ -71,7 +75,8 @@ def fit_factors(
         )
         plain = _variances(observed, noise)
         noise = _noise(residuals, variances / plain, variances, jacobian=jacobian, prior=prior)
-        variances = _tailed(residuals, _variances(observed, noise))
+        bent = _bent(jacobian)
+        variances = _tailed(residuals, _variances(observed, noise) + bent)
         if np.abs(theta - previous).max() < _STILL:
             break
     jacobian = predictor.jacobian(configurations, theta)
@@ -107,6 +112,16 @@ def _tailed(residuals: FloatArray, variances: FloatArray) -> FloatArray:
 
 def _variances(observed: Observations, noise: FloatArray) -> FloatArray:
     result: FloatArray = np.maximum(observed.log_se, SE_FLOOR) ** 2 + noise[None, :] ** 2
+    return result
+
+
+def _bent(jacobian: FloatArray) -> FloatArray:
+    """Variance ``[n, 3]`` of what a straight line leaves out: near saturation TTFT changes many times faster than a factor.
+
+    Without it a run in a long queue would pin a factor to the third digit, and to a wrong value.
+    """
+    steep = np.linalg.norm(np.where(np.isfinite(jacobian), jacobian, 0.0), axis=2)
+    result: FloatArray = (CURVATURE * np.maximum(steep - STEEP, 0.0)) ** 2
     return result
 
 

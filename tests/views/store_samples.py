@@ -7,6 +7,7 @@ from pathlib import Path
 
 from planner.domain.study import Study, StudyLevel, StudyObjective, StudyState, TrialOutcome, TrialState
 from planner.search.ask import build_problem
+from planner.storage.runs import this_process
 from planner.storage.store import Store, open_store
 from planner.storage.studies import FinishedTrial
 from tests.measurements.samples import csv_row, csv_text
@@ -61,7 +62,10 @@ def fill(folder: Path) -> str:
                 )
             )  # fmt: skip
             add_trials(store, name, range(count))
-            store.studies.set_state(name, state)
+            if state is StudyState.RUNNING:
+                store.studies.enter(name, owner=this_process())  # as long as the tests run
+            else:
+                store.studies.set_state(name, state)
     return url_of(folder)
 
 

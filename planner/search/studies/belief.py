@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from planner.domain.deployment import Strategy
+from planner.measurements.factors import CURVATURE, STEEP
 from planner.perf.operators.base import FloatArray
 from planner.search.studies.model import FACTORS, FactorModel
 from planner.search.studies.space import IntArray, SearchSpace
@@ -32,9 +33,6 @@ SMOOTH_SD: Final = (0.04, 0.08, 0.12)  # of the extra rate residual, TPOT, TTFT
 LAYOUT_SD: Final = (0.05, 0.05, 0.08)
 NOISE_FLOOR: Final = (0.02, 0.02, 0.03)  # what near-duplicates differ by, among other things
 RESIDUAL_LIMIT: Final = 1.5  # logs; a point past saturation must not decide about the rest
-# near saturation TTFT changes many times faster than any factor, and a straight line says little about it
-STEEP: Final = 1.5
-CURVATURE: Final = 0.2
 _FEATURES: Final = 20
 _SCALES: Final = (0.4, 1.0, 2.0)
 
