@@ -111,10 +111,14 @@ def test_mistakes_are_answered_with_a_code(
     assert "Traceback" not in done.stderr
 
 
-def start_search(environment: dict[str, str], name: str) -> subprocess.Popen[str]:
+SIMULATED = ("--workers", "2")
+HERE = ("--workers", "1", "--level", "analytic")  # no process but its own
+
+
+def start_search(environment: dict[str, str], name: str, *how: str) -> subprocess.Popen[str]:
     """A long search in a process group of its own, after its first progress line."""
     process = subprocess.Popen(
-        [sys.executable, "-c", START, "search", *QUESTION, "--trials", "400", "--workers", "2", "--name", name],
+        [sys.executable, "-c", START, "search", *QUESTION, "--trials", "4000", *how, "--name", name],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -130,7 +134,7 @@ def start_search(environment: dict[str, str], name: str) -> subprocess.Popen[str
 def test_a_stopped_search_keeps_its_trials_and_says_how_to_continue(
     environment: dict[str, str], how: str
 ) -> None:
-    process = start_search(environment, "cut")
+    process = start_search(environment, "cut", *(SIMULATED if how == "SIGTERM to all" else HERE))
     if how == "studies stop":
         stopped = planner(environment, "studies", "stop", "cut")
         assert stopped.returncode == 0, stopped.stderr
@@ -155,7 +159,7 @@ def test_a_stopped_search_keeps_its_trials_and_says_how_to_continue(
 def test_a_killed_search_is_shown_as_interrupted_leaves_no_process_and_goes_on(
     environment: dict[str, str],
 ) -> None:
-    process = start_search(environment, "dead")
+    process = start_search(environment, "dead", *SIMULATED)
     workers = [int(c) for c in children_of(process.pid)]
     assert workers
     process.kill()
