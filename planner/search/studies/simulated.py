@@ -17,7 +17,7 @@ from planner.simulation.from_plan import lay_out
 from planner.simulation.result import Figure, SimulationResult
 from planner.simulation.traffic import Arrival, Shape, Traffic, Turn, make_traffic, single
 
-SIMULATOR_VERSION: Final = "1"
+SIMULATOR_VERSION: Final = "2"
 _Z95: Final = 1.96
 _SYSTEM_PROMPTS: Final = 8
 SINGLE_RUN_SE: Final = 0.02  # of one short run's throughput, which has no spread of its own
@@ -31,7 +31,7 @@ class SimulatedEvaluator:
     def __init__(self, problem: PlanningProblem, engine: EngineProfile) -> None:
         self._problem, self._engine = problem, engine
         self._pricer = make_pricer(problem, engine)
-        self._traffic: dict[tuple[int, int, int], Traffic] = {}
+        self._traffic: dict[tuple[int, int, int, float], Traffic] = {}
 
     @property
     def version(self) -> str:
@@ -55,11 +55,11 @@ class SimulatedEvaluator:
 
     def _requests(self, plan: DeploymentPlan, fidelity: Fidelity, seed: int) -> Traffic:
         count = fidelity.requests(plan.concurrency)
-        key = (plan.concurrency, count, seed)
+        per_request_s = self._duration_s(plan)
+        key = (plan.concurrency, count, seed, per_request_s)
         if key not in self._traffic:
             if len(self._traffic) > 64:
                 self._traffic.clear()
-            per_request_s = plan.workload.osl * 0.02
             self._traffic[key] = make_traffic(
                 shape_of(plan.workload),
                 sessions=count,
@@ -71,6 +71,12 @@ class SimulatedEvaluator:
                 warmup_share=min(0.4, plan.concurrency / count),
             )
         return self._traffic[key]
+
+    def _duration_s(self, plan: DeploymentPlan) -> float:
+        """About how long a request takes, in coarse steps so that similar plans see the same arrivals."""
+        told = self._pricer.evaluate(plan)
+        seconds = (told.ttft_ms.value + told.tpot_ms.value * plan.workload.osl) / 1000.0
+        return float(2.0 ** (round(2.0 * math.log2(seconds)) / 2.0))
 
     def _observation(self, plan: DeploymentPlan, result: SimulationResult) -> Observation:
         owned = plan.gpus_owned
