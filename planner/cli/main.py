@@ -145,6 +145,11 @@ def main(arguments: list[str] | None = None) -> None:
     except PlannerError as error:
         print_error(error)
         sys.exit(int(error.exit_code))
+    except SystemExit:
+        # click ends with status 1 when the reader of a pipe left, and leaves this wrapper behind
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            sys.exit(int(ExitCode.OK))
+        raise
     except BrokenPipeError:
         # the reader of a pipe left (``planner export … | head``): not an error of ours
         sys.stderr.close()

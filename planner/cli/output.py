@@ -17,9 +17,9 @@ WIDTH = 100
 
 def stdout() -> Console:
     """Console for results; at most 100 columns wide so that tables paste well."""
-    from rich.console import Console
+    from planner.cli.piped import PipedConsole
 
-    return Console(width=min(WIDTH, _terminal_width()), highlight=False, soft_wrap=False)
+    return PipedConsole(width=min(WIDTH, _terminal_width()), highlight=False, soft_wrap=False)
 
 
 def stderr() -> Console:

@@ -36,6 +36,19 @@ def test_a_closed_stdout_is_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("command", ["recipes list", "explain", "export {plan}"])
+def test_a_reader_that_leaves_early_is_no_error(command: str, tmp_path: Path, planner_cli) -> None:
+    plan = tmp_path / "plan.json"
+    if "{plan}" in command:
+        assert planner_cli("recommend", "gpt-oss-120b-h200x8", "--save", plan).returncode == 0
+    script = (
+        f"{sys.executable} -m planner.cli.main {command.format(plan=plan)} | head -1; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_a_full_disk_is_said() -> None:
     done = _shell(">/dev/full", *ARGS)
