@@ -30,7 +30,7 @@ def request_of(name: str, flags: Request) -> Request:
         isl=recipe.workload.isl,
         osl=recipe.workload.osl,
         prefix_hit=recipe.workload.prefix_hit,
-        prefix_shared=recipe.workload.prefix_shared,
+        prefix_shared=recipe.workload.prefix_shared or None,
         ttft_ms=recipe.slo.ttft_ms,
         tpot_ms=recipe.slo.tpot_ms,
         tok_s_user=recipe.slo.tok_s_user,
