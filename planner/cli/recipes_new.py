@@ -191,12 +191,12 @@ def _text(recipe: Recipe) -> str:
 
 
 def _lean(value: dict[str, Any]) -> dict[str, Any]:
-    """`value` without what is empty or zero; whole numbers without a decimal point."""
+    """`value` without what is empty, zero or off; whole numbers without a decimal point."""
     out: dict[str, Any] = {}
     for key, v in value.items():
         if isinstance(v, dict):
             out[key] = _lean(v)
-        elif v or isinstance(v, bool):
+        elif v:
             out[key] = int(v) if isinstance(v, float) and v.is_integer() else v
     return out
 
