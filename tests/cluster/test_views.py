@@ -58,6 +58,10 @@ UNSCHEDULED = [
          Stage.START, "containers start"),
         ({"conditions": NOT_READY, "containerStatuses": [{"name": "vllm", "ready": False, "restartCount": 0}]},
          Stage.READY, "vllm not ready"),
+        # a container that is up again after a crash is not what the pod waits for
+        ({"conditions": NOT_READY, "containerStatuses": [
+            {"name": "vllm", "ready": True, "restartCount": 2, "lastState": {"terminated": {"exitCode": 1}}},
+            {"name": "sidecar", "ready": False, "restartCount": 0}]}, Stage.READY, "sidecar not ready"),
         ({"phase": "Failed", "reason": "Evicted", "conditions": NOT_READY}, None, ""),
     ],
 )  # fmt: skip
