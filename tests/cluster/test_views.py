@@ -60,8 +60,8 @@ UNSCHEDULED = [
          Stage.READY, "vllm not ready"),
         # a container that is up again after a crash is not what the pod waits for
         ({"conditions": NOT_READY, "containerStatuses": [
-            {"name": "vllm", "ready": True, "restartCount": 2, "lastState": {"terminated": {"exitCode": 1}}},
-            {"name": "sidecar", "ready": False, "restartCount": 0}]}, Stage.READY, "sidecar not ready"),
+            {"name": "vllm", "ready": True, "restartCount": 2, "lastState": {"terminated": {"exitCode": 1}}}]},
+         Stage.READY, "a readiness gate not ready"),
         ({"phase": "Failed", "reason": "Evicted", "conditions": NOT_READY}, None, ""),
     ],
 )  # fmt: skip
