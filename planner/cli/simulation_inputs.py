@@ -136,7 +136,7 @@ def notes_on_plan(
     ):
         if limit is not None and found.count and found.p50.value > limit:
             notes.append(
-                f"Target missed: {name} p50 is {found.p50.value:,.1f} ms, the limit {limit:,.1f} ms."
+                f"Target missed: {name} p50 is {found.p50.value:,.2f} ms, the limit {limit:,.2f} ms."
             )
     return tuple(notes)
 
