@@ -15,66 +15,10 @@ from planner import __version__
 from planner.cli.completing import VARIABLE as COMPLETE_VARIABLE
 from planner.cli.completing import words_typed
 from planner.cli.output import print_error
-from planner.cli.sections import SectionedGroup
+from planner.cli.sections import COMMANDS, SectionedGroup
 from planner.domain.errors import ExitCode, InputError, Issue, PlannerError, did_you_mean
 
-# name -> (module, attribute, one-line help); modules are imported only when the command runs or shows its own help
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "recommend": (
-        "planner.cli.recommend",
-        "recommend",
-        "Find the deployments worth running, and pick one.",
-    ),
-    "size": ("planner.cli.size", "size", "How many GPUs a load needs, per GPU type, with cost."),
-    "estimate": (
-        "planner.cli.estimate",
-        "estimate",
-        "Price one configuration, with intervals.",
-    ),
-    "why-not": (
-        "planner.cli.why_not",
-        "why_not",
-        "Say why a configuration is not legal or not on the frontier.",
-    ),
-    "export": ("planner.cli.export", "export", "Write a saved plan as manifests for kubectl."),
-    "lint": ("planner.cli.lint", "lint", "Check manifests against known causes of failure."),
-    "import": ("planner.cli.import_", "import_", "Read an existing deployment back into a plan."),
-    "tui": ("planner.cli.tui", "tui", "Explore, compare and export plans in the terminal."),
-    "demo": ("planner.cli.demo", "app", "The whole product on shipped data, offline."),
-    "doctor": ("planner.cli.doctor", "doctor", "Check this machine, the database, the cluster and the data."),
-    "schemas": ("planner.cli.schemas", "app", "JSON Schemas of the documents that are printed and saved."),
-    "completion": (
-        "planner.cli.completion",
-        "completion",
-        "Print a completion script for bash, zsh or fish.",
-    ),
-    "recipes": ("planner.cli.recipes", "app", "Named, tested inputs."),
-    "profiles": ("planner.cli.profiles", "app", "GPUs, fabrics, node shapes and engines, with sources."),
-    "models": ("planner.cli.models", "app", "Checkpoints: structure, sizes, KV bytes per token."),
-    "validate": ("planner.cli.validate", "validate", "Compare predictions with measured points."),
-    "simulate": (
-        "planner.cli.simulate",
-        "simulate",
-        "Simulate a plan: routers, caches, queues, lockstep ranks.",
-    ),
-    "encoder": (
-        "planner.cli.encoder",
-        "encoder",
-        "Say whether a vision encoder deserves GPUs of its own.",
-    ),
-    "compare": ("planner.cli.compare", "compare", "Compare plans or routers under common random numbers."),
-    "experiments": ("planner.cli.experiments", "app", "The laws of the field as experiments with verdicts."),
-    "search": ("planner.cli.search", "search", "Search over simulations or measurements, and remember."),
-    "studies": ("planner.cli.studies", "app", "List, show, resume, compare, export and delete searches."),
-    "campaign": ("planner.cli.campaign", "app", "Choose, run and import the benchmarks worth running next."),
-    "cluster": ("planner.cli.cluster", "app", "Live state: roles, ranks, rollout blockers, recordings."),
-    "diff": ("planner.cli.diff", "diff", "Compare a plan with what runs, by server-side dry-run."),
-    "serve": ("planner.cli.serve", "serve", "The browser console."),
-    "apply": ("planner.cli.apply", "apply", "Apply a plan after showing what changes; never deletes."),
-    "measurements": ("planner.cli.measurements", "app", "Import, list and export benchmark results."),
-    "calibrate": ("planner.cli.calibrate", "calibrate", "Fit the model to your own measurements."),
-    "explain": ("planner.cli.explain", "explain", "Explain an error code, a rule or a term, offline."),
-}
+__all__ = ["COMMANDS", "build_app", "main"]
 
 
 def build_app(wanted: str | None = None) -> typer.Typer:
