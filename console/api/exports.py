@@ -1,28 +1,13 @@
-"""A plan as manifests of any target, and the linter's findings about them."""
+"""What the linter says about manifests of ours."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from planner import __version__
-from planner.domain.deployment import DeploymentPlan
 from planner.export.lint import Finding, lint_documents
-from planner.export.options import ExportOptions, Target
-from planner.export.targets import export_plan
 from planner.export.targets.base import Export
 from planner.export.yaml import Document
-from planner.search.manifest_facts import CatalogueFacts, load_facts
-
-
-def export_of(plan: DeploymentPlan, target: Target, *, profiles: Path | None) -> Export:
-    """The manifests of `plan`. Raises PlannerError for what cannot be exported."""
-    model, hardware = load_facts(plan, profiles=profiles)
-    return export_plan(
-        plan,
-        model=model,
-        hardware=hardware,
-        options=ExportOptions(target=target, created_by=f"wideplan {__version__}"),
-    )
+from planner.search.manifest_facts import CatalogueFacts
 
 
 def findings_of(export: Export, *, profiles: Path | None) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ from console.views.cluster import ClusterOverview
 from console.views.cluster_drift import drift_report
 from console.views.manifests import export_of
 from planner.domain.deployment import DeploymentPlan
+from planner.export.naming import slug
 
 
 def plan_lines(plan: DeploymentPlan, overview: ClusterOverview) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def plan_lines(plan: DeploymentPlan, overview: ClusterOverview) -> tuple[str, ..
 async def drift_lines(api: Api, snapshot: Snapshot, plan: DeploymentPlan) -> tuple[str, ...]:
     """Objects by server-side dry-run and running engines' flags. Raises ClusterError, or PlannerError from export."""
     space = snapshot.identity.namespace or "default"
-    name, made = export_of(plan)
+    name, made = slug(plan.name), export_of(plan)
     report = await drift_report(
         api, snapshot, [m.plain() for m in made.manifests], name=name, namespace=space
     )

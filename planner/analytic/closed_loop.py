@@ -117,7 +117,7 @@ def decode_points(stack: RoleStack, workload: Workload, batch: FloatArray) -> De
 
 def prefill_points(stack: RoleStack, workload: Workload) -> PrefillPoints:
     """Prefill role of a disaggregated plan: service time of a prompt and capacity of a rank."""
-    new_tokens = max(workload.isl * (1.0 - workload.prefix_hit), 1.0)
+    new_tokens = max(workload.new_tokens, 1.0)
     hit = workload.isl - new_tokens
     chunks = np.ceil(new_tokens / stack.budget)
     per_step = np.maximum(np.floor(stack.budget / new_tokens), 1.0)
@@ -170,7 +170,7 @@ def _chunked_attention(stack: RoleStack, tokens: FloatArray, chunks: FloatArray,
 def aggregated_points(stack: RoleStack, workload: Workload, batch: FloatArray) -> AggregatedPoints:
     """Aggregated role at mean decode `batch` per rank ([1, L] or [C, L])."""
     b = np.broadcast_to(batch, (len(stack), batch.shape[1])).astype(np.float64)
-    new_tokens = max(workload.isl * (1.0 - workload.prefix_hit), 1.0)
+    new_tokens = max(workload.new_tokens, 1.0)
     hit = workload.isl - new_tokens
     osl = max(workload.osl, 1)
     decode_tokens = b * (1.0 + stack.drafts)

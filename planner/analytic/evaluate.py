@@ -189,7 +189,7 @@ class Pricer:
         ttft_ms += surplus / rate
         if surplus <= 0.0:
             binding = Binding.LOAD
-        prompt_tokens = workload.isl * (1.0 - workload.prefix_hit) / float(pre.chunks[0, 0])
+        prompt_tokens = workload.new_tokens / float(pre.chunks[0, 0])
         per_step = float(pre.prompts_per_step[0, 0])
         tokens = batch * (1.0 + float(decode.stack.drafts[0, 0]))
         steps = (

@@ -160,6 +160,17 @@ def prefill_ttft_ms(pre: PrefillPoints, utilisation: FloatArray, servers: FloatA
     return result
 
 
+def prefill_tokens_held(
+    workload: Workload, *, rate_per_ms: FloatArray, before_ms: FloatArray, concurrency: FloatArray
+) -> FloatArray:
+    """Tokens on all prefill ranks: of prompts until decode has them, or of the conversations that come back.
+
+    Least recently used goes first: a pool short of one prompt of every conversation finds none of them again.
+    """
+    held: FloatArray = rate_per_ms * before_ms * workload.isl
+    return np.maximum(held, concurrency * workload.kept_tokens) if workload.kept_tokens else held
+
+
 def _rising(rate: FloatArray) -> NDArray[np.bool_]:
     best = np.maximum.accumulate(rate, axis=1)
     return np.asarray(best <= rate + 1e-12, dtype=np.bool_)

@@ -17,7 +17,7 @@ from planner.analytic.closed_loop import (
     prefill_points,
 )
 from planner.analytic.front import undominated_rows
-from planner.analytic.operating import PREFILL_SATURATION, prefill_ttft_ms
+from planner.analytic.operating import PREFILL_SATURATION, prefill_tokens_held, prefill_ttft_ms
 from planner.analytic.stack import RoleStack
 from planner.domain.workload import Workload
 from planner.perf.operators.base import FloatArray
@@ -267,10 +267,8 @@ def _pair_points(
     in_prefill_ms = prefill_ttft_ms(pre.rows(first), utilisation, servers)
     ttft = in_prefill_ms + transfer[:, None] + dec.admission_ms[second]
     concurrency = dec.batch[second] * decode.ranks[second] * n_second[:, None] + demand * ttft
-    held = demand * (in_prefill_ms + transfer[:, None]) * workload.isl
-    if workload.kept_tokens:
-        # least recently used first out: a pool short of one prompt of every conversation finds none of them again
-        held = np.maximum(held, concurrency * workload.kept_tokens)
+    before = in_prefill_ms + transfer[:, None]
+    held = prefill_tokens_held(workload, rate_per_ms=demand, before_ms=before, concurrency=concurrency)
     ok = (
         dec.feasible[second]
         & (utilisation < PREFILL_SATURATION)

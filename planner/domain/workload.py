@@ -31,6 +31,11 @@ class Workload:
         return self.isl + self.osl
 
     @property
+    def new_tokens(self) -> float:
+        """Prompt tokens that must be computed, as they are not in the cache."""
+        return self.isl * (1.0 - self.prefix_hit)
+
+    @property
     def kept_tokens(self) -> int:
         """Tokens prefill engines must keep per conversation for its next prompt to hit; 0 when nothing is its own."""
         own = self.prefix_hit > 0.0 and not self.prefix_shared

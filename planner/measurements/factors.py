@@ -66,7 +66,7 @@ def fit_factors(
     prior = np.diag(predictor.prior_log_sd**-2.0)
     theta = np.zeros(len(predictor.factors))
     noise = _first_noise(observed.log_values - predictor.predict(configurations, theta))
-    bent = _bent(predictor.jacobian(configurations, theta))
+    bent = bend_sd(predictor.jacobian(configurations, theta)) ** 2
     variances = _variances(observed, noise) + bent
     for _ in range(_ROUNDS):
         previous = theta
@@ -75,7 +75,7 @@ def fit_factors(
         )
         plain = _variances(observed, noise)
         noise = _noise(residuals, variances / plain, variances, jacobian=jacobian, prior=prior)
-        bent = _bent(jacobian)
+        bent = bend_sd(jacobian) ** 2
         variances = _tailed(residuals, _variances(observed, noise) + bent)
         if np.abs(theta - previous).max() < _STILL:
             break
@@ -115,13 +115,15 @@ def _variances(observed: Observations, noise: FloatArray) -> FloatArray:
     return result
 
 
-def _bent(jacobian: FloatArray) -> FloatArray:
-    """Variance ``[n, 3]`` of what a straight line leaves out: near saturation TTFT changes many times faster than a factor.
+def bend_sd(jacobian: FloatArray) -> FloatArray:
+    """Deviation ``[…, 3]`` of what a straight line leaves out, from the Jacobian ``[…, 3, k]``.
+
+    Near saturation TTFT changes many times faster than a factor.
 
     Without it a run in a long queue would pin a factor to the third digit, and to a wrong value.
     """
-    steep = np.linalg.norm(np.where(np.isfinite(jacobian), jacobian, 0.0), axis=2)
-    result: FloatArray = (CURVATURE * np.maximum(steep - STEEP, 0.0)) ** 2
+    steep = np.linalg.norm(np.where(np.isfinite(jacobian), jacobian, 0.0), axis=-1)
+    result: FloatArray = CURVATURE * np.maximum(steep - STEEP, 0.0)
     return result
 
 

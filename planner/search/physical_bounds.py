@@ -83,7 +83,6 @@ def tpot_floor_ms(model: ModelSpec, gpu: GpuProfile, gpus: int) -> float:
 
 def ttft_floor_ms(model: ModelSpec, workload: Workload, gpu: GpuProfile, gpus: int) -> float:
     """Time of a prompt's GEMM work on all GPUs at the peak of the widest format it could run in."""
-    tokens = workload.isl * (1.0 - workload.prefix_hit)
-    flop = 2.0 * (model.mean_active_parameters - model.vocab * model.hidden) * tokens
+    flop = 2.0 * (model.mean_active_parameters - model.vocab * model.hidden) * workload.new_tokens
     best = max(gpu.peak_tflops.get(d, 0.0) for d in ComputeDtype)
     return flop / (best * gpus) / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from planner.analytic.closed_loop import prefill_points
+from planner.analytic.closed_loop import PrefillPoints, prefill_points
 from planner.domain.deployment import (
     DeploymentPlan,
     Role,
@@ -14,6 +14,7 @@ from planner.domain.deployment import (
     Scorer,
     Strategy,
 )
+from planner.domain.problem import PlanningProblem
 from planner.domain.workload import Workload
 from planner.search.solve import Solution, StrategyPoints
 
@@ -32,40 +33,58 @@ def plan_of(solution: Solution, found: StrategyPoints, index: int) -> Deployment
     concurrency = max(round(float(points.concurrency[index])), 1)
     peak: float | None = None
     if found.strategy is Strategy.AGGREGATED:
-        roles: tuple[RolePlan, ...] = (
-            _at_load(first, groups, concurrency / (groups * first.parallelism.dp)),
-        )
+        roles: tuple[RolePlan, ...] = (at_load(first, groups, concurrency / (groups * first.parallelism.dp)),)
     else:
         second = found.second[int(points.second[index])]
         priced = solution.pricer.role(first, context_tokens=problem.workload.isl)
-        pre = prefill_points(priced.stack, problem.workload)
-        computed = problem.workload.isl * (1.0 - problem.workload.prefix_hit)
-        peak = round(float(pre.capacity_per_ms[0, 0]) * computed * 1000.0, 1)
+        peak = peak_prefill_tok_s(prefill_points(priced.stack, problem.workload), 0, problem.workload)
         roles = (
             replace(first, groups=groups),
-            _at_load(second, int(points.second_groups[index]), batch),
+            at_load(second, int(points.second_groups[index]), batch),
         )
+    return plan_for(problem, roles, concurrency=concurrency, peak_prefill_tok_s=peak)
+
+
+def plan_for(
+    problem: PlanningProblem,
+    roles: tuple[RolePlan, ...],
+    *,
+    concurrency: int,
+    gpus_owned: int | None = None,
+    name: str | None = None,
+    peak_prefill_tok_s: float | None = None,
+) -> DeploymentPlan:
+    """The deployment of `roles` that answers `problem`, on all of its GPUs and under its name unless said otherwise."""
+    strategy = Strategy.AGGREGATED if len(roles) == 1 else Strategy.DISAGGREGATED
     return DeploymentPlan(
-        name=problem.name,
+        name=problem.name if name is None else name,
         model=problem.model.id,
-        strategy=found.strategy,
+        strategy=strategy,
         roles=roles,
-        router=default_router(found.strategy, peak_prefill_tok_s=peak),
+        router=default_router(strategy, peak_prefill_tok_s=peak_prefill_tok_s),
         engine=problem.engine,
         engine_version=problem.engine_version,
         fabric=problem.decode_pool.fabric.id,
         workload=problem.workload,
         slo=problem.slo,
         concurrency=concurrency,
-        gpus_owned=problem.gpus,
+        gpus_owned=problem.gpus if gpus_owned is None else gpus_owned,
         max_model_len=max_model_len(problem.workload, problem.model.max_position),
-        peak_prefill_tok_s_per_rank=peak,
+        peak_prefill_tok_s_per_rank=peak_prefill_tok_s,
     )
 
 
-def _at_load(role: RolePlan, groups: int, per_rank: float) -> RolePlan:
-    """The role with `max_num_seqs` for `per_rank` mean requests: next multiple of 8 above the headroom."""
-    wanted = int(math.ceil(per_rank * SEQS_HEADROOM / 8.0) * 8)
+def peak_prefill_tok_s(points: PrefillPoints, row: int, workload: Workload) -> float:
+    """Prompt tokens/s that a full rank of prefill configuration `row` computes; cached ones cost it nothing."""
+    return round(float(points.capacity_per_ms[row, 0]) * workload.new_tokens * 1000.0, 1)
+
+
+def at_load(role: RolePlan, groups: int, per_rank: float, *, most: float | None = None) -> RolePlan:
+    """The role at `per_rank` mean requests, with `max_num_seqs` for `most` of them (default: as many).
+
+    The limit is the next multiple of 8 above the headroom.
+    """
+    wanted = int(math.ceil((per_rank if most is None else most) * SEQS_HEADROOM / 8.0) * 8)
     return replace(
         role,
         groups=groups,

@@ -9,7 +9,7 @@ from planner.analytic.evaluate import Pricer
 from planner.catalog.engines import load_engine
 from planner.catalog.hardware import load_fabric, load_gpu, load_node
 from planner.catalog.models import load_model
-from planner.domain.deployment import DeploymentPlan, Role, RolePlan, Strategy
+from planner.domain.deployment import DeploymentPlan, Role, RolePlan
 from planner.domain.engine import EngineProfile
 from planner.domain.errors import InputError, Issue, NotFeasibleError
 from planner.domain.evaluation import Evaluation
@@ -21,7 +21,7 @@ from planner.perf.components import Components
 from planner.perf.operators.library import load_operators
 from planner.search.ask import Request, build_problem
 from planner.search.notation import parse_role
-from planner.search.plans import default_router, max_model_len
+from planner.search.plans import plan_for
 from planner.search.solve import make_pricer
 
 DEFAULT_PER_RANK = 32  # requests per decode rank when no load is given
@@ -135,25 +135,9 @@ def describe(
                     speculation=problem.speculation,
                 )
             )
-    strategy = Strategy.AGGREGATED if aggregated is not None else Strategy.DISAGGREGATED
     last = roles[-1]
     load = concurrency or max(DEFAULT_PER_RANK * last.groups * last.parallelism.dp, 1)
-    plan = DeploymentPlan(
-        name=problem.name,
-        model=problem.model.id,
-        strategy=strategy,
-        roles=tuple(roles),
-        router=default_router(strategy),
-        engine=problem.engine,
-        engine_version=problem.engine_version,
-        fabric=problem.decode_pool.fabric.id,
-        workload=problem.workload,
-        slo=problem.slo,
-        concurrency=load,
-        gpus_owned=problem.gpus,
-        max_model_len=max_model_len(problem.workload, problem.model.max_position),
-    )
-    return plan, problem, engine
+    return plan_for(problem, tuple(roles), concurrency=load), problem, engine
 
 
 def describe_saved(plan: DeploymentPlan, flags: Request) -> tuple[PlanningProblem, EngineProfile]:

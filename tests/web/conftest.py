@@ -20,10 +20,10 @@ import uvicorn  # noqa: E402
 
 from console.api.access import Access  # noqa: E402
 from console.api.app import create_app  # noqa: E402
-from console.api.exports import export_of  # noqa: E402
 from console.api.settings import Settings  # noqa: E402
 from console.cluster.fake.box import cluster_in_a_box  # noqa: E402
 from console.cluster.open import Opening, make_source  # noqa: E402
+from console.views.manifests import export_of  # noqa: E402
 from planner.export.options import Target  # noqa: E402
 from planner.search.ask import Request, build_problem  # noqa: E402
 from planner.search.from_recipe import with_recipe  # noqa: E402

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from console.api.documents import tagged
-from console.api.exports import export_of
 from console.api.plan_refs import Meant, PlanQuery, meant_by
 from console.api.queries import State
 from console.api.redact import HIDDEN
@@ -22,6 +21,7 @@ from console.cluster.drift import FieldChange
 from console.cluster.state import Snapshot, Trust
 from console.views.cluster import ClusterOverview, RankRow, overview
 from console.views.cluster_advice import advise
+from console.views.manifests import export_of
 from planner.domain.errors import Issue as DomainIssue
 from planner.domain.errors import MissingDataError
 

@@ -251,7 +251,8 @@ async def manifests(request: Request, state: State, query: Annotated[ManifestQue
 
 
 def _manifests(state: State, meant: Meant, target: Target) -> bytes:
-    from console.api.exports import export_of, findings_of
+    from console.api.exports import findings_of
+    from console.views.manifests import export_of
 
     made = export_of(meant.plan, target, profiles=state.settings.profiles)
     out = ManifestsOut(
@@ -293,7 +294,7 @@ async def diff(state: State, query: Annotated[DiffQuery, Query()]) -> DiffOut:
 
 
 def _diff(state: State, first: DeploymentPlan, second: DeploymentPlan, target: Target) -> DiffOut:
-    from console.api.exports import export_of
+    from console.views.manifests import export_of
 
     texts = []
     for one in (first, second):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from planner.domain.deployment import DeploymentPlan, RolePlan, Strategy
 from planner.domain.evaluation import Evaluation
 from planner.domain.problem import PlanningProblem
 from planner.domain.provenance import Estimate
-from planner.search.plans import SEQS_HEADROOM, default_router, max_model_len
+from planner.search.plans import at_load, plan_for
 from planner.search.sizing.answer import IN_PLACE, SURGE, Headroom
 from planner.search.sizing.curves import Operating
 from planner.search.sizing.families import DisaggregatedFamily
@@ -45,21 +44,13 @@ def describe(
     whole_ms = float(at.ttft_ms[0]) + float(at.tpot_ms[0]) * (problem.workload.osl - 1)
     exact = load.amount * whole_ms / 1000.0 if load.kind is LoadKind.RATE else load.amount
     concurrency = round(load.amount) if load.kind is LoadKind.USERS else max(round(exact), 1)
-    plan = DeploymentPlan(
-        name=name,
-        model=problem.model.id,
-        strategy=fleet.family.strategy,
-        roles=_roles(fleet, at),
-        router=default_router(fleet.family.strategy),
-        engine=problem.engine,
-        engine_version=problem.engine_version,
-        fabric=problem.decode_pool.fabric.id,
-        workload=problem.workload,
-        slo=problem.slo,
+    plan = plan_for(
+        problem,
+        _roles(fleet, at),
         concurrency=concurrency,
         gpus_owned=owned,
-        max_model_len=max_model_len(problem.workload, problem.model.max_position),
-        peak_prefill_tok_s_per_rank=_peak(fleet),
+        name=name,
+        peak_prefill_tok_s=_peak(fleet),
     )
     evaluation = pricer.evaluate(plan)
     if load.kind is LoadKind.RATE:
@@ -82,13 +73,7 @@ def _roles(fleet: Fleet, at: Operating) -> tuple[RolePlan, ...]:
     ranks = groups * last.parallelism.dp
     decoding = float(at.batch[0]) if len(roles) == 2 else float(at.in_flight[0]) / ranks
     grown = max(fleet.batch / max(float(at.batch[0]), 1e-9), 1.0)
-    wanted = int(math.ceil(decoding * grown * SEQS_HEADROOM / 8.0) * 8)
-    serving = replace(
-        last,
-        groups=groups,
-        max_num_seqs=min(max(wanted, 8), last.max_num_seqs),
-        concurrency=round(decoding, 2),
-    )
+    serving = at_load(last, groups, decoding, most=decoding * grown)
     if len(roles) == 1:
         return (serving,)
     return replace(roles[0], groups=fleet.counts.first), serving

@@ -15,7 +15,7 @@ from planner.analytic.closed_loop import (
     waiting_ms,
 )
 from planner.analytic.evaluate import Pricer
-from planner.analytic.operating import PREFILL_SATURATION, prefill_ttft_ms
+from planner.analytic.operating import PREFILL_SATURATION, prefill_tokens_held, prefill_ttft_ms
 from planner.analytic.points import prune_decode, prune_prefill
 from planner.analytic.space import LOADS
 from planner.analytic.stack import RoleStack
@@ -26,6 +26,7 @@ from planner.domain.problem import PREFILL_HEADROOM, PlanningProblem
 from planner.domain.workload import Workload
 from planner.perf.operators.base import BoolArray, FloatArray
 from planner.perf.transfer import kv_transfer_ms
+from planner.search.plans import peak_prefill_tok_s
 from planner.search.sizing.curves import GRID, Curve, IndexArray
 from planner.search.sizing.load import LoadKind, Targets
 from planner.search.solve import pair_key, role_space, role_stack
@@ -159,9 +160,7 @@ class DisaggregatedFamily:
 
     def prefill_tok_s_per_rank(self, row: int) -> float:
         """Prompt tokens/s that a full prefill rank computes; cached ones cost it nothing."""
-        capacity = float(self._pre.capacity_per_ms[int(self._p[row]), 0])
-        computed = self._workload.isl * (1.0 - self._workload.prefix_hit)
-        return round(capacity * computed * 1000.0, 1)
+        return peak_prefill_tok_s(self._pre, int(self._p[row]), self._workload)
 
     def bounds(self, kind: LoadKind, targets: Targets) -> tuple[FloatArray, FloatArray]:
         """See `Family.bounds`: decode alone at the TPOT limit, prefill alone at its highest utilisation."""
@@ -231,9 +230,10 @@ class DisaggregatedFamily:
         used = demand / (pre.capacity_per_ms * servers)
         before = prefill_ttft_ms(pre, used, servers) + self._transfer[rows][:, None]
         ttft = before + dec.admission_ms[d]
-        held = demand * before * self._workload.isl
-        if self._workload.kept_tokens:
-            held = np.maximum(held, (batch * ranks + demand * ttft) * self._workload.kept_tokens)
+        in_flight = batch * ranks + demand * ttft
+        held = prefill_tokens_held(
+            self._workload, rate_per_ms=demand, before_ms=before, concurrency=in_flight
+        )
         peak = _with_fluctuation(batch, dec.rate_per_ms[d], ranks) if kind is LoadKind.RATE else batch
         excess = {
             _BUSY: used / _headroom(targets, kind) - 1.0,
@@ -243,7 +243,6 @@ class DisaggregatedFamily:
         if kind is LoadKind.RATE:
             excess[_FULL] = dec.rate_per_ms[d] / (PREFILL_HEADROOM * self._highest[d]) - 1.0
         _add_targets(excess, targets, ttft, dec.tpot_ms[d])
-        in_flight = batch * ranks + demand * ttft
         load = in_flight if kind is LoadKind.USERS else demand * 1000.0
         return Curve(
             load=load, batch=batch, ttft_ms=ttft, tpot_ms=dec.tpot_ms[d], rate_per_s=demand * 1000.0,

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from planner.domain.deployment import Strategy
-from planner.measurements.factors import CURVATURE, STEEP
+from planner.measurements.factors import bend_sd
 from planner.perf.operators.base import FloatArray
 from planner.search.studies.model import FACTORS, FactorModel
 from planner.search.studies.space import IntArray, SearchSpace
@@ -128,8 +128,7 @@ class Belief:
         expected = self._expected[position]
         limited = expected + np.clip(logs - expected, -RESIDUAL_LIMIT, RESIDUAL_LIMIT)
         self._residuals.append(limited - self._baseline[position])
-        steep = np.linalg.norm(self._sensitivity[position], axis=1)
-        bent = CURVATURE * np.maximum(steep - STEEP, 0.0)
+        bent = bend_sd(self._sensitivity[position])
         self._noise.append(np.hypot(np.maximum(log_se, np.array(NOISE_FLOOR)), bent))
 
     def move(self, domain: IntArray, centre: Mapping[str, float]) -> None:

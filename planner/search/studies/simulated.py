@@ -49,14 +49,14 @@ class SimulatedEvaluator:
             pools=self._pricer.pools,
             components=self._pricer.components,
         )
-        runs = [self._requests(plan, fidelity, seed + i) for i in range(fidelity.replications)]
+        lasts_s = self._duration_s(plan)
+        runs = [self._requests(plan, fidelity, seed + i, lasts_s) for i in range(fidelity.replications)]
         result = simulate(cluster, runs, seed=seed, slo=plan.slo)
         return self._observation(plan, result)
 
-    def _requests(self, plan: DeploymentPlan, fidelity: Fidelity, seed: int) -> Traffic:
+    def _requests(self, plan: DeploymentPlan, fidelity: Fidelity, seed: int, lasts_s: float) -> Traffic:
         count = fidelity.requests(plan.concurrency)
-        per_request_s = self._duration_s(plan)
-        key = (plan.concurrency, count, seed, per_request_s)
+        key = (plan.concurrency, count, seed, lasts_s)
         if key not in self._traffic:
             if len(self._traffic) > 64:
                 self._traffic.clear()
@@ -67,7 +67,7 @@ class SimulatedEvaluator:
                 arrival=Arrival.CLOSED,
                 concurrency=plan.concurrency,
                 # users start over one request's duration, so that the first wave is not the whole run
-                spread_s=per_request_s,
+                spread_s=lasts_s,
                 warmup_share=min(0.4, plan.concurrency / count),
             )
         return self._traffic[key]
